@@ -1,0 +1,340 @@
+"""What happened. Every fact of a run is one of these frozen, versioned values, and nothing else is stored.
+
+`control` events decide what happens next and are folded into the state; `trace` events are for eyes.
+Names and payloads are the wire format too: there is no translation layer.
+Evolving one: new fields get a default; anything else raises VERSION and adds an upgrade in `codec`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from untildone.core.claims import Claim
+from untildone.core.outcome import CheckResult, Evidence, Usage
+from untildone.core.policy import Policy, RunSpec
+
+Kind = Literal["control", "trace"]
+Source = Literal["agent", "worker", "system"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A fact about a run."""
+
+    TYPE: ClassVar[str]
+    VERSION: ClassVar[int] = 1
+    KIND: ClassVar[Kind] = "control"
+    SOURCE: ClassVar[Source] = "worker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """An event as it stands in the log."""
+
+    seq: int
+    at: float
+    """Epoch seconds, by the writer's clock."""
+    event: Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown(Event):
+    """An event of a type this version does not know: kept as it is, ignored by the fold."""
+
+    TYPE: ClassVar[str] = "unknown"
+    type: str
+    version: int
+    kind: Kind
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(Event):
+    """The flat counters that older consumers expect on the main events."""
+
+    successful_iterations: int = 0
+    error_count: int = 0
+    """Counted faults in a row."""
+    extra_iterations: int = 0
+    """Attempts that were not successes."""
+    total_cost_usd: float = 0.0
+    completion_signal_count: int = 0
+    elapsed_seconds: float = 0.0
+
+
+# --- the run -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousStarted(Event):
+    """A run began: the goal, the limits, and all that is needed to pursue it again."""
+
+    TYPE: ClassVar[str] = "continuous.started"
+    run_id: str
+    goal: str
+    limits: Mapping[str, float | int | None]
+    completion_signal: str
+    completion_threshold: int | None
+    policy: Policy
+    spec: RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousResumed(Event):
+    """A driver took up a run: the first one too, so that every driver is in the log."""
+
+    TYPE: ClassVar[str] = "continuous.resumed"
+    pid: int
+    host: str
+    version: str
+    lease: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousRecovered(Event):
+    """What a new driver found and mended after the old one died."""
+
+    TYPE: ClassVar[str] = "continuous.recovered"
+    iteration_num: int | None = None
+    """The iteration the dead driver left open, if any."""
+    orphans_ended: int = 0
+    """Processes of the dead driver's agent that were still alive."""
+    snapshot: str | None = None
+    """Private ref that holds the half-done work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousWaiting(Event):
+    """The loop rests until a moment, for a cause."""
+
+    TYPE: ClassVar[str] = "continuous.waiting"
+    cause: str
+    until: float | None
+    """Epoch seconds; None: until someone says so."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousLimitReached(Event):
+    """A limit the user set was reached."""
+
+    TYPE: ClassVar[str] = "continuous.limit_reached"
+    limit_type: str
+    limit_value: float
+    current_value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousSuspended(Progress):
+    """The run stopped and can be continued."""
+
+    TYPE: ClassVar[str] = "continuous.suspended"
+    stop_reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousCompleted(Progress):
+    """The run is done. Final."""
+
+    TYPE: ClassVar[str] = "continuous.completed"
+    stop_reason: str
+    verified: bool = False
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuousWarning(Event):
+    """Something a person should know that stops nothing: notes cut, a hook that failed, a branch made."""
+
+    TYPE: ClassVar[str] = "continuous.warning"
+    KIND: ClassVar[Kind] = "trace"
+    message: str
+
+
+# --- iterations --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationStarted(Progress):
+    """Intent: durable before the agent is touched."""
+
+    TYPE: ClassVar[str] = "iteration.started"
+    iteration_num: int
+    retry: int = 0
+    """0 for the first try of this iteration; a fault that costs no attempt adds one."""
+    prompt_preview: str = ""
+    resume_session: str | None = None
+    messages_shown: int = 0
+    """How many human messages, counted from the run's start, this prompt has delivered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationCompleted(Progress):
+    """An iteration ended without a fault."""
+
+    TYPE: ClassVar[str] = "iteration.completed"
+    iteration_num: int
+    cost_usd: float | None
+    """None: unknown, never 0."""
+    session_id: str | None = None
+    transcript_b64: str | None = None
+    output_preview: str = ""
+    estimated_usd: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    duration_seconds: float = 0.0
+    num_turns: int = 0
+    claim: Claim = field(default_factory=Claim)
+    evidence: Evidence = field(default_factory=Evidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationFailed(Event):
+    """An iteration ended by a fault or an interruption; what was spent is booked all the same."""
+
+    TYPE: ClassVar[str] = "iteration.failed"
+    iteration_num: int
+    error: str
+    error_type: str
+    """A name from `core.faults`."""
+    retry_allowed: bool
+    cost_usd: float | None
+    estimated_usd: float = 0.0
+    session_id: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    duration_seconds: float = 0.0
+    evidence: Evidence = field(default_factory=Evidence)
+    retry_at: float | None = None
+    """Epoch seconds before which a new try is pointless."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationCompletionSignal(Event):
+    """The agent claimed to be done."""
+
+    TYPE: ClassVar[str] = "iteration.completion_signal"
+    KIND: ClassVar[Kind] = "trace"
+    iteration_num: int
+    signal_count: int
+    threshold: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationValidation(Event):
+    """The loop ran the checks itself after a claim."""
+
+    TYPE: ClassVar[str] = "iteration.validation"
+    iteration_num: int
+    passed: bool
+    feedback: str = ""
+    checks: tuple[CheckResult, ...] = ()
+    tree: str = ""
+    commit: str | None = None
+    git_status: Mapping[str, Any] = field(default_factory=dict)
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksRead(Event):
+    """The task file as it stood before or after an iteration."""
+
+    TYPE: ClassVar[str] = "iteration.tasks"
+    iteration_num: int
+    open_blocking: int
+    open_optional: int
+    ticked: int
+
+
+# --- the work's way into git -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingCommitted(Event):
+    """The loop committed an iteration's work, or found that the agent had."""
+
+    TYPE: ClassVar[str] = "landing.committed"
+    iteration_num: int
+    commit: str
+    branch: str | None = None
+    files_changed: int = 0
+    message: str = ""
+    by: Literal["loop", "agent"] = "loop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingSnapshot(Event):
+    """Half-done work was saved under a private ref; the tree itself was left alone."""
+
+    TYPE: ClassVar[str] = "landing.snapshot"
+    iteration_num: int
+    ref: str
+    commit: str
+    reason: str = ""
+    files: tuple[str, ...] = ()
+
+
+# --- what humans ask for: anyone may append these, at any time ------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested(Event):
+    """Stop the run, now or after the running iteration."""
+
+    TYPE: ClassVar[str] = "continuous.stop_requested"
+    SOURCE: ClassVar[Source] = "system"
+    by: str
+    after_iteration: bool = False
+    signal: str | None = None
+    """The process signal that asked, if it was one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRequested(Event):
+    """Pause the run until it is resumed."""
+
+    TYPE: ClassVar[str] = "continuous.pause_requested"
+    SOURCE: ClassVar[Source] = "system"
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRequested(Event):
+    """End a pause."""
+
+    TYPE: ClassVar[str] = "continuous.resume_requested"
+    SOURCE: ClassVar[Source] = "system"
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageReceived(Event):
+    """A human says something to the agent: in the next prompt, or at once if urgent."""
+
+    TYPE: ClassVar[str] = "agent.message_injected"
+    SOURCE: ClassVar[Source] = "system"
+    by: str
+    content: str
+    message_type: str = "user_message"
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsChanged(Event):
+    """New values for some limits, by policy field name."""
+
+    TYPE: ClassVar[str] = "continuous.limits_changed"
+    SOURCE: ClassVar[Source] = "system"
+    by: str
+    changes: Mapping[str, float | int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetRequested(Event):
+    """Clear the breaker, the session, or the streaks and fault counters."""
+
+    TYPE: ClassVar[str] = "continuous.reset_requested"
+    SOURCE: ClassVar[Source] = "system"
+    by: str
+    circuit: bool = True
+    session: bool = False
+    history: bool = False

@@ -1,0 +1,140 @@
+"""What the agent did, for eyes and for the ledger: the `agent.*` family of events."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from untildone.core.events import Event, Kind, Source
+from untildone.core.outcome import Usage
+
+TOOL_RESULT_CAP = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentEvent(Event):
+    """Something that happened inside the agent."""
+
+    KIND: ClassVar[Kind] = "trace"
+    SOURCE: ClassVar[Source] = "agent"
+
+
+# --- control: the ledger ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSession(AgentEvent):
+    """The conversation of this iteration has an id: after a crash its transcript can be read."""
+
+    TYPE: ClassVar[str] = "agent.session"
+    KIND: ClassVar[Kind] = "control"
+    iteration_num: int
+    session_id: str
+    transcript: str | None = None
+    """Where Claude keeps the transcript, if known."""
+    model: str | None = None
+    version: str | None = None
+    lane: str | None = None
+    """`apiKeySource`: which purse is being spent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReplyStarted(AgentEvent):
+    """A reply began: its input is already being billed."""
+
+    TYPE: ClassVar[str] = "agent.reply_started"
+    KIND: ClassVar[Kind] = "control"
+    iteration_num: int
+    message_id: str
+    model: str
+    usage: Usage
+    cost_usd: float | None = None
+    """What it costs so far by the price list; None: no price known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReply(AgentEvent):
+    """A reply was served in full. Recorded before anything is done with it."""
+
+    TYPE: ClassVar[str] = "agent.reply"
+    KIND: ClassVar[Kind] = "control"
+    iteration_num: int
+    message_id: str
+    model: str
+    usage: Usage
+    cost_usd: float | None = None
+
+
+# --- trace -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStarted(AgentEvent):
+    """The agent's process is up."""
+
+    TYPE: ClassVar[str] = "agent.started"
+    iteration_num: int
+    pid: int | None = None
+    warm: bool = False
+    """The process was already there from the iteration before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentMessage(AgentEvent):
+    """Text the agent wrote."""
+
+    TYPE: ClassVar[str] = "agent.assistant_message"
+    iteration_num: int
+    text: str
+    subagent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentThinking(AgentEvent):
+    """The agent thought; only the length is kept."""
+
+    TYPE: ClassVar[str] = "agent.thinking"
+    iteration_num: int
+    chars: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentToolUse(AgentEvent):
+    """The agent called a tool."""
+
+    TYPE: ClassVar[str] = "agent.tool_use"
+    iteration_num: int
+    tool: str
+    tool_use_id: str
+    detail: str = ""
+    """One line a person understands: the command, the path, the pattern."""
+    subagent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentToolResult(AgentEvent):
+    """What a tool answered, cut at TOOL_RESULT_CAP characters."""
+
+    TYPE: ClassVar[str] = "agent.tool_result"
+    iteration_num: int
+    tool_use_id: str
+    is_error: bool = False
+    text: str = ""
+    full_length: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSystem(AgentEvent):
+    """A system line worth seeing: api_retry, compaction, permission_denied, model_fallback, rate limits."""
+
+    TYPE: ClassVar[str] = "agent.system_message"
+    iteration_num: int
+    subtype: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStreamError(AgentEvent):
+    """A line of the stream could not be read; it was skipped."""
+
+    TYPE: ClassVar[str] = "agent.stream_error"
+    iteration_num: int
+    error: str

@@ -1,0 +1,79 @@
+"""Every error untildone raises on purpose, as one tree, grouped by who must act.
+
+UntildoneError                  1  base: never raised itself
+├── UsageError                  2  the person typed something that cannot work
+│   └── ConfigError             2  a setting or a settings file is wrong
+├── StoreError                  1  the log cannot be read or written
+│   ├── LeaseLost               1  another driver took this run over
+│   └── RunBusy                 2  another driver is at work on this run or folder
+├── RunNotFound                 2  no such run in this store
+├── AgentError                  1  the agent cannot be started or spoken to
+│   └── AgentMissing            2  there is no `claude` to start
+├── WorkspaceError              1  git or the folder refused
+│   └── DirtyWorkspace          2  the user's own uncommitted work is in the way
+└── NotTheOperator              5  an agent tried to steer its own run
+"""
+
+from typing import ClassVar
+
+
+class UntildoneError(Exception):
+    """Base of all errors a person may see: one line saying what is wrong and what to do."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(UntildoneError):
+    """The command as typed cannot work."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A setting, or a settings file, is wrong."""
+
+
+class StoreError(UntildoneError):
+    """The event log cannot be read or written."""
+
+
+class LeaseLost(StoreError):
+    """Another driver took this run over; whatever we still do must not be recorded as the driver's."""
+
+
+class RunBusy(StoreError):
+    """Another living driver holds this run or this folder."""
+
+    exit_code = 2
+
+
+class RunNotFound(UntildoneError):
+    """No run of that name or id in this store."""
+
+    exit_code = 2
+
+
+class AgentError(UntildoneError):
+    """The agent cannot be started or spoken to."""
+
+
+class AgentMissing(AgentError):
+    """There is no agent program to start."""
+
+    exit_code = 2
+
+
+class WorkspaceError(UntildoneError):
+    """Git or the folder refused."""
+
+
+class DirtyWorkspace(WorkspaceError):
+    """The user's own uncommitted work is in the folder."""
+
+    exit_code = 2
+
+
+class NotTheOperator(UntildoneError):
+    """An operator command was given from inside an agent's process tree."""
+
+    exit_code = 5

@@ -1,0 +1,220 @@
+"""The seams: what the engine needs from the world, as small Protocols. Adapters live in the other rooms."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from untildone.core.events import Event, Record
+from untildone.core.outcome import CheckResult, Order, Outcome
+
+Tell = Callable[[Event], Awaitable[None]]
+"""Records an event of the running iteration. It returns when the event is durable (control) or queued (trace)."""
+
+
+class Clock(Protocol):
+    """The only source of time."""
+
+    def now(self) -> float:
+        """Epoch seconds."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Agent(Protocol):
+    """Executes iterations, one at a time."""
+
+    async def iterate(self, order: Order, tell: Tell) -> Outcome:
+        """Run one iteration to its end, telling events as they happen.
+
+        `agent.session`, `agent.reply_started` and `agent.reply` must be told (and awaited) before anything else
+        is done with what they describe. Never raises for what the agent did; raises AgentError only when it
+        cannot be started at all.
+        """
+        ...
+
+    async def interrupt(self) -> None:
+        """End the running iteration soon: `iterate` returns with `interrupted=True`. Harmless when idle."""
+        ...
+
+    async def close(self) -> None:
+        """End the agent's whole process tree. Bounded in time; may be called at any moment, more than once."""
+        ...
+
+
+class Process(Protocol):
+    """A running program with pipes."""
+
+    @property
+    def pid(self) -> int: ...
+
+    async def read(self, size: int = 1 << 16) -> bytes:
+        """The next bytes of its stdout; b"" at its end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write to its stdin. Raises BrokenPipeError when it is gone."""
+        ...
+
+    async def close_stdin(self) -> None: ...
+
+    async def wait(self) -> int:
+        """Its exit status; negative for a signal."""
+        ...
+
+    def stderr_tail(self) -> str:
+        """The last few KB it wrote to stderr."""
+        ...
+
+    async def end(self, grace: float = 2.0) -> None:
+        """SIGINT, SIGTERM, then kill the whole tree, escapees too."""
+        ...
+
+
+class Spawner(Protocol):
+    """Where programs are executed: the host, a sandbox, a container."""
+
+    async def spawn(
+        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"] = "pipe"
+    ) -> Process: ...
+
+    def sweep(self, run_id: str) -> int:
+        """End what a dead driver of this run left behind; returns how many processes were ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to drive a run. `token` grows with every driver: an older one is refused."""
+
+    run_id: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One line of the list of runs."""
+
+    run_id: str
+    name: str
+    folder: str
+    created_at: float
+    updated_at: float
+    status: str
+    """running, waiting, paused, suspended, completed: as last recorded by a driver."""
+    alive: bool
+    """A driver holds the lease right now."""
+
+
+class EventLog(Protocol):
+    """The runs. Append-only; one numbering per run."""
+
+    async def append(self, run_id: str, events: Sequence[Event], *, lease: Lease | None = None) -> list[Record]:
+        """Append all or nothing, durably if any is a control event.
+
+        Without a lease only what humans ask for belongs here. With one: LeaseLost if another driver took over.
+        """
+        ...
+
+    async def read(self, run_id: str, *, after: int = 0, trace: bool = False, limit: int | None = None) -> list[Record]:
+        """Records with seq > after, in order; control events only unless `trace`."""
+        ...
+
+    def follow(self, run_id: str, *, after: int = 0, trace: bool = False) -> AsyncIterator[Record]:
+        """Records with seq > after as they arrive, also from other processes, for ever."""
+        ...
+
+    async def acquire(self, run_id: str, *, name: str, folder: str) -> Lease:
+        """Become the driver of this run and the only one in this folder. RunBusy if someone living is."""
+        ...
+
+    async def release(self, lease: Lease, *, status: str) -> None: ...
+
+    async def runs(self) -> list[RunRow]: ...
+
+    async def save_snapshot(self, lease: Lease, seq: int, state: bytes) -> None:
+        """Keep a disposable copy of the folded state up to `seq`; only the newest is kept."""
+        ...
+
+    async def load_snapshot(self, run_id: str) -> tuple[int, bytes] | None: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeState:
+    """The working tree at a moment."""
+
+    fingerprint: str
+    """Changes whenever any file that counts changes, is added or removed, or HEAD moves."""
+    head: str | None = None
+    branch: str | None = None
+    dirty: tuple[str, ...] = ()
+    """Paths with uncommitted changes, untracked ones included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What was done with an iteration's changes."""
+
+    tree: TreeState
+    changed: bool
+    files_changed: int = 0
+    commit: str | None = None
+    by: Literal["loop", "agent"] = "loop"
+    message: str = ""
+    warning: str = ""
+    """Why a commit could not be made (a failing hook, no identity); the work is kept as it is."""
+
+
+class Workspace(Protocol):
+    """The folder the agent works in."""
+
+    async def prepare(self) -> list[str]:
+        """Make it ready before the first iteration (branch, excludes, snapshot); returns lines to tell the user.
+
+        DirtyWorkspace when the user's own uncommitted work is there and nobody said to keep it.
+        """
+        ...
+
+    async def observe(self) -> TreeState: ...
+
+    async def settle(self, before: TreeState, *, iteration_num: int, message: str) -> Settled:
+        """Compare with `before` and commit what changed, if commits are wanted."""
+        ...
+
+    async def snapshot(self, *, iteration_num: int, reason: str) -> tuple[str, str, tuple[str, ...]] | None:
+        """Save uncommitted work under a private ref, leaving tree, index and branches alone.
+
+        Returns (ref, commit, files), or None when there is nothing to save.
+        """
+        ...
+
+
+class Check(Protocol):
+    """One condition the loop verifies by itself."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def run(self) -> CheckResult: ...
+
+
+class Usher(Protocol):
+    """Runs the user's own commands around iterations, and reads the user's files."""
+
+    async def call(self, command: str, facts: bytes, *, timeout: float) -> tuple[int | None, str]:
+        """Run a shell command with `facts` on stdin; (exit code or None on timeout, tail of its output)."""
+        ...
+
+    def read_text(self, path: str, *, cap: int) -> tuple[str, int] | None:
+        """(the first `cap` bytes as text, the full size in bytes), or None when there is no such file."""
+        ...
+
+
+class Ledger(Protocol):
+    """Reads from Claude's own transcripts what replies cost, after a crash."""
+
+    def replies(self, session_id: str, cwd: str) -> list[Event]:
+        """`agent.reply` events of that session, one per message id."""
+        ...

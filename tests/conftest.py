@@ -1,0 +1,26 @@
+"""Shared fixtures. Tests never read a login, key or config of the machine they run on."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+# Whatever the developer's shell holds, no test sees it.
+for _name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CLAUDE", "UNTILDONE_", "CONTINUOUS_"))]:
+    del os.environ[_name]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    home: Path = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "claude"))
