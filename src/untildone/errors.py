@@ -10,6 +10,7 @@ UntildoneError                  1  base: never raised itself
 ├── AgentError                  1  the agent cannot be started or spoken to
 │   └── AgentMissing            2  there is no `claude` to start
 ├── WorkspaceError              1  git or the folder refused
+│   ├── FolderRefused           2  the folder is no place to let an agent work in
 │   └── DirtyWorkspace          2  the user's own uncommitted work is in the way
 └── NotTheOperator              5  an agent tried to steer its own run
 """
@@ -65,6 +66,12 @@ class AgentMissing(AgentError):
 
 class WorkspaceError(UntildoneError):
     """Git or the folder refused."""
+
+
+class FolderRefused(WorkspaceError):
+    """The folder does not exist, or is the home folder, a folder above it, or the whole machine."""
+
+    exit_code = 2
 
 
 class DirtyWorkspace(WorkspaceError):

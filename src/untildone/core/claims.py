@@ -3,8 +3,13 @@
 Stdlib only: the Stop hook runs this file under `python3 -I -S`.
 """
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from .markdown import WRAPPING, split_lines
+from .signals import echoes, says_signal
 
 Form = Literal["report", "block", "signal", "tasks", "none"]
 
@@ -44,3 +49,268 @@ class Claim:
     """Advisory phrases such as "all tasks complete": never a reason to stop by themselves."""
     question: bool = False
     """The message ends by asking the human something instead of going on."""
+
+
+def read_claim(final_text: str, report: Report | None, *, signal: str, match: str = "line", prompt: str = "") -> Claim:
+    """What the final message claims. The strongest form wins: report, then status block, then signal."""
+    lines = split_lines(final_text)
+    echoed = echoes(lines, prompt)
+    status = report or _last_block(lines, echoed)
+    said = says_signal(final_text, lines, echoed, signal, match)
+    form: Form = "none"
+    if status is not None:
+        form = "block" if report is None else "report"
+    elif said:
+        form = "signal"
+    return Claim(
+        form=form,
+        report=status,
+        signal=said,
+        indicators=len({phrase.lower() for phrase in _INDICATORS.findall(final_text)}),
+        question=form == "none" and _asks(lines),
+    )
+
+
+def says_done(claim: Claim, *, strict: bool, indicator_threshold: int) -> bool:
+    """Whether a claim says that everything is done; an explicit exit signal beats the status."""
+    explicit = claim.report.exit_signal if claim.report is not None else None
+    if claim.form in {"report", "block"}:
+        complete = claim.report is not None and claim.report.status == "COMPLETE"
+        done, signalled = complete if explicit is None else explicit, explicit is True
+    else:
+        done, signalled = claim.form != "none", claim.signal or explicit is True
+    return done and (not strict or (signalled and claim.indicators >= indicator_threshold))
+
+
+def says_blocked(claim: Claim) -> bool:
+    """Whether the agent says that it cannot go on."""
+    blocked = claim.report is not None and claim.report.status == "BLOCKED"
+    return blocked and not says_done(claim, strict=False, indicator_threshold=0)
+
+
+def streak_needed(claim_form: Form, threshold: int | None) -> int:
+    """How many claims in a row are believed without a check: the weaker the form, the more."""
+    if claim_form == "tasks":
+        return 1
+    if threshold is not None:
+        return max(1, threshold)
+    return 3 if claim_form == "signal" else 2
+
+
+# --- the report ----------------------------------------------------------------------------------------------
+
+STATUSES = ("IN_PROGRESS", "COMPLETE", "BLOCKED")
+TESTS_STATUSES = ("PASSING", "FAILING", "NOT_RUN")
+WORK_TYPES = ("IMPLEMENTATION", "TESTING", "DOCUMENTATION", "REFACTORING")
+
+TEXT_CAP = 2000
+LIST_CAP = 20
+COUNT_CAP = 1_000_000_000
+_LINES = {"type": "array", "items": {"type": "string"}, "maxItems": LIST_CAP}
+
+REPORT_SCHEMA: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "status": {
+            "type": "string",
+            "enum": list(STATUSES),
+            "description": "BLOCKED only if nobody but a human can help",
+        },
+        "exit_signal": {
+            "type": "boolean",
+            "description": "true only if the ENTIRE goal is reached and you have verified it yourself",
+        },
+        "tasks_completed": {"type": "integer", "minimum": 0, "description": "tasks finished in this iteration"},
+        "files_modified": {"type": "integer", "minimum": 0, "description": "files changed in this iteration"},
+        "tests_status": {"type": "string", "enum": list(TESTS_STATUSES), "description": "how the tests stand now"},
+        "work_type": {"type": "string", "enum": list(WORK_TYPES), "description": "what this iteration mostly was"},
+        "recommendation": {"type": "string", "description": "what to do next, or what blocks you"},
+        "summary": {"type": "string", "description": "one line on what was done, fit for a commit message"},
+        "assumptions": {**_LINES, "description": "decisions you took because nobody was there to ask"},
+        "questions": {**_LINES, "description": "what a human should answer later"},
+    },
+    "required": ["status", "exit_signal"],
+    "additionalProperties": False,
+}
+"""JSON schema of the report tool's input."""
+
+
+def report_from(data: Mapping[str, object]) -> Report:
+    """Read a report as the agent gave it: what has the wrong type or an unknown value becomes the default."""
+    return Report(
+        status=_one_of(STATUSES, data.get("status"), "IN_PROGRESS"),
+        exit_signal=_flag(data.get("exit_signal")),
+        tasks_completed=_count(data.get("tasks_completed")),
+        files_modified=_count(data.get("files_modified")),
+        tests_status=_one_of(TESTS_STATUSES, data.get("tests_status"), "NOT_RUN"),
+        work_type=_one_of(WORK_TYPES, data.get("work_type"), "IMPLEMENTATION"),
+        recommendation=_text(data.get("recommendation")),
+        summary=" ".join(_text(data.get("summary")).split()),
+        assumptions=_texts(data.get("assumptions")),
+        questions=_texts(data.get("questions")),
+    )
+
+
+def _one_of(allowed: tuple[str, ...], value: object, default: str) -> str:
+    word = value.strip().upper() if isinstance(value, str) else ""
+    return word if word in allowed else default
+
+
+def _flag(value: object) -> bool | None:
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.strip().lower())
+    return value if isinstance(value, bool) else None
+
+
+def _count(value: object) -> int:
+    if isinstance(value, str):
+        digits = value.strip()
+        value = int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= len(str(COUNT_CAP)) else 0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        return 0
+    return min(int(value), COUNT_CAP)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
+    # Control characters would act on terminals; half a surrogate pair cannot be stored.
+    kept = "".join(c for c in value[: 2 * TEXT_CAP] if c in "\n\t" or (c >= " " and not "\x7f" <= c <= "\x9f"))
+    return kept.encode("utf-8", "replace").decode().strip()[:TEXT_CAP]
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    items = value if isinstance(value, list | tuple) else (value,)
+    return tuple(text for text in map(_text, items[:LIST_CAP]) if text)
+
+
+# --- the block -----------------------------------------------------------------------------------------------
+
+_FIELDS = {
+    "STATUS": "status",
+    "TASKS_COMPLETED_THIS_LOOP": "tasks_completed",
+    "FILES_MODIFIED": "files_modified",
+    "TESTS_STATUS": "tests_status",
+    "WORK_TYPE": "work_type",
+    "EXIT_SIGNAL": "exit_signal",
+    "RECOMMENDATION": "recommendation",
+    "SUMMARY": "summary",
+}
+_WORDS = {
+    "STATUS": STATUSES, "TESTS_STATUS": TESTS_STATUSES, "WORK_TYPE": WORK_TYPES, "EXIT_SIGNAL": ("TRUE", "FALSE")
+}  # fmt: skip
+_PROSE = frozenset({"SUMMARY", "RECOMMENDATION"})
+_WORD_CAP = 100
+"""No chosen word or number is longer; what is read of a hostile value stays short."""
+_CHOICE = re.compile(r"([A-Z_]+)\s*(?:[|/]|\bOR\b)\s*(?=([A-Z_]+))")
+_BEGINS = frozenset({"---LOOP_STATUS---", "---RALPH_STATUS---"})
+_ENDS = frozenset({"---END_LOOP_STATUS---", "---END_RALPH_STATUS---"})
+_HEADERS = frozenset({"LOOP_STATUS:", "RALPH_STATUS:"})
+
+
+def _last_block(lines: list[str], echoed: list[bool]) -> Report | None:
+    """The last complete block that is neither an example nor part of an echoed prompt."""
+    found: Report | None = None
+    begun: int | None = None
+    for number, line in enumerate(lines):
+        word = line.strip(WRAPPING)
+        if word in _BEGINS:
+            begun = number
+        elif word in _ENDS and begun is not None:
+            found = _block(lines, begun, number, echoed) or found
+            begun = None
+        elif word in _HEADERS and begun is None and not line[0].isspace():
+            found = _block(lines, number, _yaml_end(lines, number), echoed) or found
+    return found
+
+
+def _yaml_end(lines: list[str], header: int) -> int:
+    """The line after the fields below a header such as `RALPH_STATUS:`."""
+    end = header + 1
+    while end < len(lines) and (lines[end][:1] in {" ", "\t"} or lines[end].partition(":")[0] in _FIELDS):
+        end += 1
+    return end
+
+
+def _block(lines: list[str], begin: int, end: int, echoed: list[bool]) -> Report | None:
+    # Identical to one in the prompt may still be meant; together with the prompt's line above, it is an echo.
+    above = next((number for number in range(begin - 1, -1, -1) if lines[number].strip("` \t")), None)
+    if above is not None and echoed[above] and echoed[begin]:
+        return None
+    values: dict[str, object] = {}
+    for line in lines[begin + 1 : end]:
+        key, colon, value = line[:TEXT_CAP].strip(" \t*`").partition(":")
+        key, value = key.strip(WRAPPING), value.strip(" \t*`\"'")
+        if not colon or key not in _FIELDS:
+            continue
+        if key in _PROSE:
+            is_example = value.startswith("<") and value.endswith(">")
+        else:
+            value = value[:_WORD_CAP].partition("#")[0].strip().upper()
+            is_example = value.startswith("<") or _offers_choice(value, _WORDS.get(key, ()))
+        if is_example:
+            return None
+        values[_FIELDS[key]] = _first_word(key, value) if key in _WORDS else value
+    return report_from(values) if values else None
+
+
+def _offers_choice(value: str, words: tuple[str, ...]) -> bool:
+    """Whether the value is the list it should be chosen from, such as `true | false`."""
+    return any({left, right} <= set(words) for left, right in _CHOICE.findall(value))
+
+
+def _first_word(key: str, value: str) -> str:
+    word = re.match(r"[A-Z_]*", value)
+    if word is not None and word[0] in _WORDS[key]:
+        return word[0]
+    # An exit signal that cannot be read as true was still given, and it is not true.
+    return "FALSE" if key == "EXIT_SIGNAL" else ""
+
+
+# --- advisory: phrases and questions -------------------------------------------------------------------------
+
+INDICATOR_PHRASES = (
+    "all tasks complete", "all tasks are complete", "all tasks are done", "everything is done", "nothing left to do",
+    "no remaining work", "project is complete", "implementation is complete", "all requirements are met", "finished",
+)  # fmt: skip
+_INDICATORS = re.compile(rf"(?<!\bnot )(?<!n't )\b(?:{'|'.join(INDICATOR_PHRASES)})\b", re.IGNORECASE)
+_ASKS = re.compile(
+    r"\b(?:(?:should|shall|may|can) i|would you (?:like|prefer)|do you want|want me to|(?:can|could) you"
+    r"|which (?:one|option|approach|of)|how would you|what would you|is that ok(?:ay)?)\b[^?]*\?\W*(?:\([^()]*\)\W*)?$"
+    r"|\blet me know (?:if|which|whether|how|what|when|your)\b|\bplease (?:confirm|advise|clarify|choose|decide)\b"
+    r"|\b(?:await|awaiting|waiting for) your\b",
+    re.IGNORECASE,
+)
+_LAST_WORDS = 300
+
+
+def _asks(lines: list[str]) -> bool:
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return not last.startswith((">", "`")) and _ASKS.search(last[-_LAST_WORDS:]) is not None
+
+
+# --- what the agent is told ----------------------------------------------------------------------------------
+
+
+def status_instructions(signal: str) -> str:
+    """How to report, for the system prompt. Quoted back in full, it is no claim."""
+    return f"""\
+## How to report
+As your last act, call the tool `mcp__untildone__report` exactly once, with the state of the work as it really is.
+If you have no such tool, end your final message with this block instead, with every value filled in:
+
+---LOOP_STATUS---
+STATUS: <{" | ".join(STATUSES)}>
+TASKS_COMPLETED_THIS_LOOP: <number>
+FILES_MODIFIED: <number>
+TESTS_STATUS: <{" | ".join(TESTS_STATUSES)}>
+WORK_TYPE: <{" | ".join(WORK_TYPES)}>
+EXIT_SIGNAL: <true | false>
+SUMMARY: <one line on what you did, fit for a commit message>
+RECOMMENDATION: <what to do next, or what blocks you>
+---END_LOOP_STATUS---
+
+Set the exit signal to true only if the ENTIRE goal is reached and you have verified it yourself; with work left,
+it is false, even when the task at hand is complete. BLOCKED means that only a human can help: say with what.
+Where you can give neither tool call nor block, `{signal}` alone on the last line of your final message also means
+that the entire goal is reached. Never write it for any other purpose."""

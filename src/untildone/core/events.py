@@ -125,6 +125,16 @@ class ContinuousLimitReached(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookFailed(Event):
+    """A command of the user's around the iterations failed."""
+
+    TYPE: ClassVar[str] = "continuous.hook_failed"
+    hook: str
+    """before_iteration or after_iteration"""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousSuspended(Progress):
     """The run stopped and can be continued."""
 
@@ -243,6 +253,8 @@ class TasksRead(Event):
     open_blocking: int
     open_optional: int
     ticked: int
+    all_done: bool = False
+    """Every blocking box is ticked: that is a claim."""
 
 
 # --- the work's way into git -------------------------------------------------------------------

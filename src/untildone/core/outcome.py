@@ -78,7 +78,7 @@ class Outcome:
     cost_usd: float | None = 0.0
     """All replies served in full, as the agent booked them. None: unknown."""
     estimated_usd: float = 0.0
-    """Part of the cost that is an estimate: replies cut in mid-air."""
+    """Besides: what replies cut in mid-air probably cost. An estimate, never mixed into `cost_usd`."""
     usage: Usage = field(default_factory=Usage)
     num_turns: int = 0
     failure: FaultEvidence | None = None

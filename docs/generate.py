@@ -1,0 +1,174 @@
+"""Writes the generated parts of the docs from the code itself: `./dev docs`. With --check it only compares.
+
+Everything between `<!-- generated: NAME -->` and `<!-- end of NAME -->` belongs to this program.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import get_args
+
+from untildone.cli.documentation import field_docs, meaning
+from untildone.core import events, faults, trace
+from untildone.core.decide import STOP_RULES
+from untildone.core.durations import format_duration
+from untildone.core.settings import GROUPS, PROFILES, SETTINGS, Setting
+from untildone.core.stopping import EXITS, Reason, exit_code
+
+DOCS = Path(__file__).resolve().parent
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    lines = [list(heads)]
+    lines += [["---"] * len(lines[0]), *(list(row) for row in rows)]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def code(words: Iterable[str]) -> str:
+    """Words as code, separated by spaces."""
+    return " ".join(f"`{word}`" for word in words)
+
+
+def shown(setting: Setting, value: object) -> str:
+    """A value the way a person writes it."""
+    if value is None:
+        return "none"
+    if value in ("", ()):
+        return "empty"
+    if isinstance(value, bool):
+        return "`true`" if value else "`false`"
+    if setting.kind == "DURATION" and isinstance(value, float):
+        return f"`{format_duration(value)}`"
+    return f"`{value}`"
+
+
+def settings_tables() -> str:
+    """One table of settings for each theme."""
+    parts = []
+    for group, title in GROUPS.items():
+        rows = [
+            (
+                f"`{s.name}`" + (" 🔒" if s.guarded else ""),
+                code([*s.flags, *s.off_flags]) or "after `--`",
+                code(s.env),
+                shown(s, s.default),
+                meaning(s),
+            )
+            for s in SETTINGS
+            if s.group == group
+        ]
+        parts += [f"### {title}", table(["key", "flags", "environment", "default", "meaning"], rows)]
+    return "\n\n".join(parts)
+
+
+def profiles_table() -> str:
+    """What each profile sets."""
+    by_name = {s.name: s for s in SETTINGS}
+    rows = [
+        (f"`{profile}`", f"`{name}`", shown(by_name[name], value))
+        for profile, values in PROFILES.items()
+        for name, value in values.items()
+    ]
+    return table(["profile", "setting", "value"], rows)
+
+
+def event_types() -> list[type[events.Event]]:
+    """Every event that is stored under a name of its own."""
+    found = [
+        value
+        for module in (events, trace)
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, events.Event) and "TYPE" in vars(value)
+    ]
+    return [event for event in found if event is not events.Unknown]
+
+
+def events_pages() -> str:
+    """Each event with its fields."""
+    parts = []
+    for event in event_types():
+        docs = field_docs(event)
+        rows = [(f"`{name}`", f"`{kind}`", docs.get(name, "")) for name, kind in described(event)]
+        about = f"{event.KIND}, from the {event.SOURCE}, version {event.VERSION}"
+        parts += [f"### `{event.TYPE}`", f"{event.__doc__} *({about})*", table(["field", "type", "meaning"], rows)]
+    return "\n\n".join(parts)
+
+
+def described(event: type[events.Event]) -> list[tuple[str, str]]:
+    """Names and types of an event's fields; the shared counters come last."""
+    counters = {field.name for field in fields(events.Progress)}
+    ordered = sorted(fields(event), key=lambda field: field.name in counters)
+    return [(field.name, type_name(field.type)) for field in ordered]
+
+
+def type_name(annotation: object) -> str:
+    """A type as it is written in the source, without its modules."""
+    written = annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+    return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", written)
+
+
+def exits_table() -> str:
+    """Exit codes and what they say."""
+    return table(["exit code", "meaning"], ((f"`{code}`", meaning) for code, meaning in EXITS))
+
+
+def rules_table() -> str:
+    """Every stop rule, in the order in which they are asked."""
+    rows = [
+        (str(n), f"`{rule.reason}`", f"`{exit_code(rule.reason)}`", rule.meaning)
+        for n, rule in enumerate(STOP_RULES, 1)
+    ]
+    rest = [reason for reason in Reason if reason not in {rule.reason for rule in STOP_RULES}]
+    rows += [
+        ("", f"`{reason}`", f"`{exit_code(reason)}`", "untildone itself failed; the work is kept") for reason in rest
+    ]
+    return table(["", "reason", "exit code", "it stops because"], rows)
+
+
+def faults_table() -> str:
+    """Every named cause of a failed iteration."""
+    rows = ((f"`{fault.name}`", fault.meaning, fault.remedy.value) for fault in faults.FAULTS.values())
+    return table(["fault", "meaning", "what the loop does"], rows)
+
+
+PARTS: dict[str, tuple[str, Callable[[], str]]] = {
+    "settings": ("settings.md", settings_tables),
+    "profiles": ("settings.md", profiles_table),
+    "events": ("events.md", events_pages),
+    "exit codes": ("stopping.md", exits_table),
+    "stop rules": ("stopping.md", rules_table),
+    "faults": ("stopping.md", faults_table),
+}
+
+
+def filled(page: str, name: str, text: str) -> str:
+    """The page with one generated part replaced."""
+    start, end = f"<!-- generated: {name} -->", f"<!-- end of {name} -->"
+    if page.count(start) != 1 or page.count(end) != 1:
+        sys.exit(f"docs: the markers of {name!r} are missing: {start} ... {end}")
+    before, _, rest = page.partition(start)
+    return f"{before}{start}\n\n{text}\n\n{end}{rest.partition(end)[2]}"
+
+
+def main() -> int:
+    """Write, or compare."""
+    pages: dict[Path, str] = {}
+    for name, (file, part) in PARTS.items():
+        path = DOCS / file
+        pages[path] = filled(pages.get(path) or path.read_text(encoding="utf-8"), name, part())
+    stale = [path for path, page in pages.items() if path.read_text(encoding="utf-8") != page]
+    if "--check" in sys.argv[1:]:
+        for path in stale:
+            print(f"docs/{path.name} is not what the code says: run ./dev docs")
+        return 1 if stale else 0
+    for path in stale:
+        path.write_text(pages[path], encoding="utf-8")
+        print(f"docs/{path.name} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

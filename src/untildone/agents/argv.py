@@ -1,0 +1,106 @@
+"""The command line Claude Code is started with."""
+
+import importlib.util
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from untildone.agents.tool_detail import REPORT_TOOL
+from untildone.core.policy import AgentOptions
+from untildone.errors import AgentMissing
+
+LONGEST_ARGUMENT = 100_000
+"""Bytes of a prompt that still fit into one argument (the kernel refuses 128 KB); a longer one goes to stdin."""
+# They would start turns by themselves, long after the iteration they belong to.
+DISALLOWED_TOOLS = ("ScheduleWakeup", "CronCreate")
+_LEAST_BUDGET = 0.0001
+
+
+def claude_argv(
+    options: AgentOptions,
+    *,
+    claude: str,
+    rules: str,
+    mode: Literal["print", "warm"],
+    budget_usd: float | None = None,
+    resume_session: str | None = None,
+    settings_json: str | None = None,
+    json_schema: Mapping[str, object] | None = None,
+    mcp_servers: Sequence[str] = (),
+    prompt: str | None = None,
+) -> list[str]:
+    """Build the command line. `print` runs one prompt to its end; `warm` reads prompts from stdin as stream-json."""
+    argv = [claude, "-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"]
+    if mode == "warm":
+        argv += ["--input-format", "stream-json"]
+    argv += _permissions(options)
+    argv += ["--append-system-prompt", "\n\n".join(filter(None, (rules, options.append_system_prompt)))]
+    argv += _valued("--model", options.model)
+    argv += _valued("--max-turns", options.max_turns)
+    argv += _valued("--max-budget-usd", budget_usd and f"{max(budget_usd, _LEAST_BUDGET):.6f}")
+    argv += _valued("--settings", settings_json)
+    argv += _valued("--json-schema", json_schema and json.dumps(json_schema))
+    for folder in options.add_dirs:
+        argv += ["--add-dir", folder]
+    for config in (*mcp_servers, *options.mcp_config):
+        argv += ["--mcp-config", config]
+    if resume_session:
+        argv.append(f"--resume={resume_session}")
+    argv += options.extra_args
+    if prompt is not None:
+        # After `--` a prompt may begin with a dash, and no option that takes many values can swallow it.
+        argv += ["--", prompt]
+    return argv
+
+
+def fits_in_argv(prompt: str) -> bool:
+    """Whether a prompt may be handed over as an argument."""
+    return len(prompt.encode()) <= LONGEST_ARGUMENT and "\0" not in prompt
+
+
+def settings_json(rules: str, hooks: Mapping[str, Any] | None = None) -> str:
+    """Build the settings of a run: the user's hooks, or else ours, which repeat the rules after a compaction."""
+    return json.dumps({"hooks": hooks if hooks is not None else _default_hooks(rules)})
+
+
+def find_claude(wanted: str | None = None, *, path: str | None = None) -> str:
+    """Find the program: the one asked for, else `claude` on PATH, else the one that comes with the SDK."""
+    if wanted:
+        found = shutil.which(wanted, path=path)
+        if found is None:
+            raise AgentMissing(f"there is no program {wanted!r} to run: check --claude, or leave it out")
+        return str(Path(found).absolute())
+    found = shutil.which("claude", path=path) or _bundled()
+    if found is None:
+        raise AgentMissing("there is no `claude` on PATH: install Claude Code, or name the program with --claude")
+    return found
+
+
+def _permissions(options: AgentOptions) -> list[str]:
+    if options.skip_permissions:
+        argv = ["--dangerously-skip-permissions"]
+    else:
+        argv = ["--permission-mode", options.permission_mode]
+    argv += ["--allowedTools", ",".join((*options.allowed_tools, REPORT_TOOL))]
+    return [*argv, "--disallowedTools", ",".join(DISALLOWED_TOOLS)]
+
+
+def _valued(flag: str, value: object) -> list[str]:
+    return [] if value is None or value == "" else [flag, str(value)]
+
+
+def _default_hooks(rules: str) -> dict[str, Any]:
+    reminder = {"type": "command", "command": f"printf %s {shlex.quote(rules)}"}
+    return {"SessionStart": [{"matcher": "compact", "hooks": [reminder]}]}
+
+
+def _bundled() -> str | None:
+    """Look beside the SDK without importing it: that alone would take a second."""
+    spec = importlib.util.find_spec("claude_agent_sdk")
+    folders = spec.submodule_search_locations or [] if spec else []
+    candidates = (Path(folder) / "_bundled" / "claude" for folder in folders)
+    return next((str(path) for path in candidates if os.access(path, os.X_OK)), None)

@@ -1,0 +1,256 @@
+"""The default agent: one warm Claude Code process, a fresh conversation in it for every iteration."""
+
+import asyncio
+import contextlib
+import importlib
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from untildone.agents.argv import claude_argv, find_claude
+from untildone.agents.conversation import Conversation
+from untildone.agents.hooks_file import load_hooks
+from untildone.agents.report_tool import MCP_CONFIG, Reminders
+from untildone.agents.sdk_transport import Wake
+from untildone.agents.stream import Line, Parsed
+from untildone.agents.warm_process import CONTROL_PATIENCE, START_PATIENCE, WarmClaude
+from untildone.agents.warm_watch import MOST_REQUESTS, Watch
+from untildone.core.outcome import Order, Outcome
+from untildone.core.policy import COMPLETION_SIGNAL, AgentOptions
+from untildone.core.trace import AgentReply, AgentReplyStarted, AgentStarted
+from untildone.errors import AgentError
+from untildone.ports import Spawner, Tell
+
+RECYCLE_AFTER = 300
+"""Iterations after which a process is replaced: it grows from 190 to about 400 MB by then."""
+EXIT_PATIENCE = 2.0
+STATE_EVENTS = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
+
+
+class ClaudeSdk:
+    """Runs iterations in one warm process; a new one only when the old one is unfit."""
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        spawner: Spawner,
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        background_grace: float = 60.0,
+        completion_signal: str = COMPLETION_SIGNAL,
+    ) -> None:
+        self._options = options
+        self._spawner = spawner
+        self._cwd = cwd
+        self._env = {**env, **STATE_EVENTS}
+        self._config_dir = env.get("CLAUDE_CONFIG_DIR") or (f"{env['HOME']}/.claude" if env.get("HOME") else None)
+        self._grace = background_grace
+        self._signal = completion_signal
+        self._warm: WarmClaude | None = None
+        self._watch: Watch | None = None
+        """Of the running iteration; None: idle."""
+        self._prompted = False
+        self._closed = False
+        # The import takes a second of CPU: it may go on while the folder is prepared and Claude starts.
+        threading.Thread(target=_import_sdk, daemon=True).start()
+
+    async def iterate(self, order: Order, tell: Tell) -> Outcome:
+        """Run one iteration to its end."""
+        if self._closed:
+            raise AgentError("this agent was closed: make a new one")
+        watch = self._watch = Watch(self._grace)
+        self._prompted = False
+        try:
+            return await self._iterate(order, watch, tell)
+        except BaseException:
+            if self._warm is not None:
+                self._warm.in_doubt = True  # left in mid-turn
+            raise
+        finally:
+            self._watch = None
+
+    async def interrupt(self) -> None:
+        """End the running iteration soon; the process stays warm if it obeys."""
+        watch, warm = self._watch, self._warm
+        if watch is None or watch.asked_at is not None:
+            return
+        watch.asked_at = _now()
+        if warm is None:
+            return
+        if not warm.connected or (self._prompted and not await warm.interrupt()):
+            await warm.end(polite=False)
+        warm.transport.wake()
+
+    async def close(self) -> None:
+        """End the process tree, whatever is going on."""
+        self._closed = True
+        if self._watch is not None and self._watch.asked_at is None:
+            self._watch.asked_at = _now()
+        warm, self._warm = self._warm, None
+        if warm is not None:
+            await warm.end(polite=self._watch is None)
+
+    async def _iterate(self, order: Order, watch: Watch, tell: Tell) -> Outcome:
+        conversation = Conversation(order.iteration_num, cwd=self._cwd, config_dir=self._config_dir)
+        before = Conversation(order.iteration_num, cwd=self._cwd)
+        kept = await self._keep_or_end(order)
+        warm = self._warm = kept or await self._spawn(order)
+        await tell(AgentStarted(iteration_num=order.iteration_num, pid=warm.pid, warm=kept is not None))
+        ready = kept is not None or await warm.connect()
+        if ready and order.resume_session is None:
+            ready = await self._clear(warm, watch, before, tell)
+        if not ready:
+            await warm.end(polite=False)
+        elif watch.asked_at is None:
+            await self._converse(warm, watch, order, conversation, tell)
+        return _booked(await self._outcome(warm, conversation, watch), before.outcome())
+
+    async def _keep_or_end(self, order: Order) -> WarmClaude | None:
+        """Return the process we have if it suits the order; otherwise end it."""
+        warm, self._warm = self._warm, None
+        if warm is None:
+            return None
+        mode = "bypassPermissions" if self._options.skip_permissions else self._options.permission_mode
+        await warm.restore_permission_mode(mode)
+        if (
+            warm.usable
+            and warm.iterations < RECYCLE_AFTER
+            and warm.reminders.rules == order.rules
+            and order.resume_session in (None, warm.session_id)
+            and _fence_fits(warm.budget_usd, order.budget_usd)
+        ):
+            return warm
+        await warm.end(polite=True)
+        return None
+
+    async def _spawn(self, order: Order) -> WarmClaude:
+        options = self._options
+        hooks = {"hooks": load_hooks(Path(options.hooks_file))} if options.hooks_file else None
+        argv = claude_argv(
+            options,
+            claude=find_claude(options.claude, path=self._env.get("PATH")),
+            rules=order.rules,
+            mode="warm",
+            budget_usd=order.budget_usd,
+            resume_session=order.resume_session,
+            settings_json=json.dumps(hooks) if hooks else None,
+            mcp_servers=(json.dumps(MCP_CONFIG),),
+        )
+        process = await self._spawner.spawn(argv, cwd=self._cwd, env=self._env)
+        return WarmClaude(process, Reminders(order.rules, self._signal), budget_usd=order.budget_usd)
+
+    async def _clear(self, warm: WarmClaude, watch: Watch, before: Conversation, tell: Tell) -> bool:
+        """Start a fresh conversation; what still belongs to the old one is booked on `before`."""
+        await warm.say("/clear")
+        reset = False
+        deadline = _now() + START_PATIENCE
+        while _now() < deadline and warm.transport.speaks:
+            line = await self._next(warm, deadline)
+            if not isinstance(line, Line):
+                # Half-cleared it would be useless: see it through, but quickly if somebody is waiting.
+                deadline = min(deadline, _now() + CONTROL_PATIENCE) if watch.asked_at else deadline
+            elif line.type == "conversation_reset":
+                reset = True
+            elif reset and line.type == "result":
+                return True
+            elif not reset:
+                for event in before.feed(line):
+                    if isinstance(event, AgentReply | AgentReplyStarted):
+                        await tell(event)
+        return False
+
+    async def _converse(
+        self, warm: WarmClaude, watch: Watch, order: Order, conversation: Conversation, tell: Tell
+    ) -> None:
+        """Give the prompt and follow the conversation to its end."""
+        warm.reminders.begin()
+        self._prompted = True
+        await warm.say(as_prompt(order.prompt))
+        while not conversation.over:
+            line = await self._next(warm, watch.deadline(conversation))
+            if line is None:
+                if not warm.transport.speaks or not await self._press(warm, conversation, watch):
+                    return
+                continue
+            if isinstance(line, Line):
+                watch.saw(line, _now())
+                warm.notice(line)
+            for event in conversation.feed(line):
+                await tell(event)
+
+    async def _next(self, warm: WarmClaude, deadline: float | None) -> Parsed | None:
+        """Return the next line; None when it is time to look around: end of output, deadline, or woken."""
+        if not warm.transport.speaks:
+            return None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                line = await warm.transport.lines.get()
+                return None if isinstance(line, Wake) else line
+        return None
+
+    async def _press(self, warm: WarmClaude, conversation: Conversation, watch: Watch) -> bool:
+        """Do what is due about the silence; False when waiting longer is pointless."""
+        deadline = watch.deadline(conversation)
+        if deadline is None or _now() < deadline:
+            return True
+        if watch.resting(conversation):
+            tasks = conversation.live_tasks
+            if watch.tasks_stopped or not tasks:
+                warm.in_doubt = bool(tasks) or watch.reports_state
+                return False
+            for task in tasks:
+                await warm.stop_task(task)
+            watch.tasks_stopped, watch.quiet_since = True, _now()
+            return True
+        watch.requests += 1
+        if watch.requests < MOST_REQUESTS and await warm.interrupt():
+            return True
+        await warm.end(polite=False)
+        return False
+
+    async def _outcome(self, warm: WarmClaude, conversation: Conversation, watch: Watch) -> Outcome:
+        interrupted = watch.asked_at is not None
+        if not warm.transport.ended.is_set():
+            outcome = conversation.outcome(interrupted=interrupted)
+            warm.iterations += 1
+            warm.session_id = outcome.session_id
+            return outcome
+        status = None if conversation.result_seen else await warm.exit_status(EXIT_PATIENCE)
+        said = warm.stderr_tail() or ("" if warm.connected else "Claude Code did not start, and did not say why")
+        return conversation.outcome(exit_code=status, stderr=said, interrupted=interrupted)
+
+
+def as_prompt(text: str) -> str:
+    """Keep a prompt from being taken for a slash command, which would swallow it."""
+    return f"Your task:\n{text}" if text.lstrip().startswith("/") else text
+
+
+def _fence_fits(fence: float | None, left: float | None) -> bool:
+    """Whether a process with this budget fence may go on when this much is left to spend.
+
+    The fence is set at the start and begins anew with every conversation. It must never be lower than what is
+    left, and it is of little use when it is much higher.
+    """
+    if fence is None or left is None:
+        return fence is left
+    return left <= fence <= 2 * left
+
+
+def _booked(outcome: Outcome, before: Outcome) -> Outcome:
+    """Add what was spent in the old conversation after its iteration had been closed: no reply may be lost."""
+    if not before.cost_usd:
+        return outcome
+    cost = None if outcome.cost_usd is None else outcome.cost_usd + before.cost_usd
+    return replace(outcome, cost_usd=cost, usage=outcome.usage + before.usage)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _import_sdk() -> None:
+    with contextlib.suppress(ImportError):  # whoever needs it will say so
+        importlib.import_module("claude_agent_sdk")

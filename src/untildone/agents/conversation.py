@@ -1,0 +1,343 @@
+"""Folds the lines of one iteration into events to tell and, at its end, an Outcome. Pure; never raises."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from untildone.agents.books import Books
+from untildone.agents.prices import count
+from untildone.agents.stream import Line, Malformed, Parsed
+from untildone.agents.tool_detail import REPORT_TOOL, tool_detail
+from untildone.agents.transcripts import transcript_path
+from untildone.agents.trouble import Trouble
+from untildone.core.claims import Report, report_from
+from untildone.core.events import Event
+from untildone.core.outcome import Outcome
+from untildone.core.trace import (
+    TOOL_RESULT_CAP,
+    AgentMessage,
+    AgentSession,
+    AgentStreamError,
+    AgentSystem,
+    AgentThinking,
+    AgentToolResult,
+    AgentToolUse,
+)
+
+ERROR_TEXT_CAP = 8192
+MOST_DENIALS = 50
+SYNTHETIC_MODEL = "<synthetic>"
+# These carry the report or the answer itself; calling them is no evidence of work.
+_NO_WORK = frozenset({REPORT_TOOL, "StructuredOutput"})
+_SHOWN_SYSTEM = frozenset({
+    "api_retry", "compact_boundary", "informational", "mirror_error", "model_fallback", "model_refusal_fallback",
+    "model_refusal_no_fallback", "notification", "permission_denied", "session_writes_lost", "task_notification",
+    "worker_shutting_down",
+})  # fmt: skip
+_UNSHOWN_FIELDS = frozenset({"type", "subtype", "uuid", "session_id"})
+_FIELD_CAP = 1000
+
+_encode_sorted = msgspec.json.Encoder(order="deterministic", enc_hook=str).encode
+
+
+class Conversation:
+    """One iteration, as its lines come in."""
+
+    def __init__(
+        self, iteration_num: int, *, cwd: str = "", config_dir: str | None = None, baseline_usd: float = 0.0
+    ) -> None:
+        """`baseline_usd` is what a resumed session had cost before, for streams that only tell totals."""
+        self.session_id: str | None = None
+        self.model: str | None = None
+        self.result_seen = False
+        """The answer to our own prompt is complete; a task's notification may still start another turn."""
+        self.live_tasks: tuple[str, ...] = ()
+        """Ids of background tasks that still run."""
+        self._iteration_num = iteration_num
+        self._cwd = cwd
+        self._config_dir = config_dir
+        self._books = Books(iteration_num, baseline_usd=baseline_usd)
+        self._trouble = Trouble()
+        self._result: Line | None = None
+        self._idle = False
+        self._num_turns = 0
+        self._final_id: str | None = None
+        self._final_texts: list[str] = []
+        self._output_chars = 0
+        self._reports: dict[str, Report] = {}
+        self._activity: list[str] = []
+        self._tools: dict[str, str] = {}
+        self._denied: dict[str, str] = {}
+        self._errors: list[str] = []
+        self._error_room = ERROR_TEXT_CAP
+
+    @property
+    def over(self) -> bool:
+        """Nothing more can come by itself.
+
+        The third part matters: when a task ends, the empty task list comes before the turn it starts.
+        Without session-state events this stays False, and the end of the stream decides.
+        """
+        return self.result_seen and not self.live_tasks and self._idle
+
+    def feed(self, line: Parsed) -> list[Event]:
+        """Take a line in; returns the events to tell, in order."""
+        if isinstance(line, Malformed):
+            error = f"{line.error}: {line.preview}" if line.preview else line.error
+            return [AgentStreamError(iteration_num=self._iteration_num, error=error)]
+        handle = self._HANDLERS.get(line.type) if isinstance(line.type, str) else None
+        return handle(self, line) if handle else []
+
+    def outcome(self, *, exit_code: int | None = None, stderr: str = "", interrupted: bool = False) -> Outcome:
+        """What the iteration came to."""
+        aborted = self._result is not None and str(self._result.terminal_reason).startswith("aborted_")
+        interrupted = aborted or (interrupted and (self._result is None or self._has_failed(self._result)))
+        failed = not interrupted and (self._result is None or self._has_failed(self._result))
+        return Outcome(
+            session_id=self.session_id,
+            final_text="\n".join(self._final_texts),
+            report=next(reversed(self._reports.values()), None),
+            cost_usd=self._books.cost_usd,
+            estimated_usd=self._books.estimated_usd,
+            usage=self._books.usage,
+            num_turns=self._num_turns,
+            failure=self._trouble.evidence(self._result, exit_code=exit_code, stderr=stderr) if failed else None,
+            interrupted=interrupted,
+            denials=tuple(self._denied.values())[:MOST_DENIALS],
+            activity=tuple(self._activity),
+            error_text="\n".join(self._errors),
+            output_chars=self._output_chars,
+            model=self.model,
+        )
+
+    @staticmethod
+    def _has_failed(result: Line) -> bool:
+        # The subtype says "success" for every API failure; it only adds what is_error might leave out.
+        return result.is_error is True or str(result.subtype).startswith("error_")
+
+    # --- system lines ----------------------------------------------------------------------------------
+
+    def _on_system(self, line: Line) -> list[Event]:
+        if line.subtype == "init":
+            return self._on_init(line)
+        data = line.data if isinstance(line.data, dict) else {}
+        self._track_state(str(line.subtype), data)
+        if line.subtype == "api_retry":
+            self._trouble.retry(data)
+        elif line.subtype == "permission_denied":
+            self._deny(data)
+        shown = isinstance(line.subtype, str) and line.subtype in _SHOWN_SYSTEM
+        return [self._system(line.subtype, data)] if shown else []
+
+    def _on_init(self, line: Line) -> list[Event]:
+        """Comes once per turn; only a new session is news."""
+        session_id = _text(line.session_id)
+        self.model = _text(line.model) or self.model
+        self._cwd = self._cwd or _text(line.cwd)
+        if not session_id or session_id == self.session_id:
+            return []
+        self.session_id = session_id
+        cwd = _text(line.cwd) or self._cwd
+        transcript = transcript_path(self._config_dir, cwd, session_id) if self._config_dir else None
+        return [
+            AgentSession(
+                iteration_num=self._iteration_num,
+                session_id=session_id,
+                transcript=str(transcript) if transcript else None,
+                model=self.model,
+                version=_text(line.claude_code_version) or None,
+                lane=_text(line.api_key_source) or None,
+            )
+        ]
+
+    def _track_state(self, subtype: str, data: dict[str, Any]) -> None:
+        if subtype == "session_state_changed":
+            self._idle = data.get("state") == "idle"
+        elif subtype == "background_tasks_changed":
+            self._idle = False
+            tasks = data.get("tasks")
+            found = (_text(_get(task, "task_id")) for task in tasks) if isinstance(tasks, list) else ()
+            self.live_tasks = tuple(task_id for task_id in found if task_id)
+        elif subtype.startswith("task_"):
+            self._idle = False
+
+    def _on_rate_limit(self, line: Line) -> list[Event]:
+        self._trouble.limit(line.rate_limit_info)
+        info = line.rate_limit_info if isinstance(line.rate_limit_info, dict) else {}
+        return [self._system("rate_limit_event", info)]
+
+    def _system(self, subtype: str, data: dict[str, Any]) -> Event:
+        return AgentSystem(iteration_num=self._iteration_num, subtype=subtype, data=_bounded(data))
+
+    # --- replies ---------------------------------------------------------------------------------------
+
+    def _on_stream_event(self, line: Line) -> list[Event]:
+        event = line.event if isinstance(line.event, dict) else {}
+        message_id = _text(line.api_message_id) or None
+        match event.get("type"):
+            case "message_start":
+                self._trouble = Trouble()
+                message = event.get("message")
+                model = _text(_get(message, "model")) or self.model or ""
+                name = _text(_get(message, "id")) or message_id or ""
+                return self._books.start(name, model, _get(message, "usage"))
+            case "message_delta":
+                self._books.progress(message_id, event.get("usage"))
+                ended = _get(event.get("delta"), "stop_reason") is not None
+                return self._books.finish(message_id) if ended else []
+            case "message_stop":
+                return self._books.finish(message_id)
+            case _:
+                return []
+
+    def _on_assistant(self, line: Line) -> list[Event]:
+        message = line.message if isinstance(line.message, dict) else {}
+        content = message.get("content")
+        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        model = _text(message.get("model"))
+        if line.is_api_error_message is True or model == SYNTHETIC_MODEL:
+            return self._on_synthetic(line, blocks)
+        message_id = _text(message.get("id"))
+        is_subagent = line.parent_tool_use_id is not None
+        events = self._books.mention(message_id, model or self.model or "", message.get("usage"))
+        if not is_subagent:
+            self._trouble = Trouble()
+            self._turn_to_message(message_id)
+        for block in blocks:
+            events += self._on_block(block, is_subagent=is_subagent)
+        return events
+
+    def _turn_to_message(self, message_id: str) -> None:
+        """Each block of a message comes as a line of its own; the text of earlier messages is not final."""
+        if message_id != self._final_id or not message_id:
+            self._final_id, self._final_texts = message_id, []
+
+    def _on_synthetic(self, line: Line, blocks: list[dict[str, Any]]) -> list[Event]:
+        text = "\n".join(_text(block.get("text")) for block in blocks)
+        if line.parent_tool_use_id is None and (line.is_api_error_message is True or line.error is not None):
+            self._trouble.synthetic(line, text)
+        told = {"text": text, "error": line.error, "api_error_status": line.api_error_status}
+        return [self._system("api_error" if line.error is not None else "synthetic_message", told)]
+
+    def _on_block(self, block: dict[str, Any], *, is_subagent: bool) -> list[Event]:
+        kind, number = block.get("type"), self._iteration_num
+        if kind == "text" and (text := _text(block.get("text"))):
+            if not is_subagent:
+                self._final_texts.append(text)
+                self._output_chars += len(text)
+            return [AgentMessage(iteration_num=number, text=text, subagent=is_subagent)]
+        if kind in {"thinking", "redacted_thinking"}:
+            return [AgentThinking(iteration_num=number, chars=len(_text(block.get("thinking"))))]
+        if kind in {"tool_use", "server_tool_use", "mcp_tool_use"}:
+            return [self._on_tool_use(block, is_subagent=is_subagent)]
+        return []
+
+    # --- tools -----------------------------------------------------------------------------------------
+
+    def _on_tool_use(self, block: dict[str, Any], *, is_subagent: bool) -> Event:
+        name, tool_use_id = _text(block.get("name")), _text(block.get("id"))
+        raw = block.get("input")
+        given = raw if isinstance(raw, dict) else {}
+        detail = tool_detail(name, given, self._cwd)
+        self._tools[tool_use_id] = f"{name}({detail})"
+        if name == REPORT_TOOL and not is_subagent:
+            self._reports[tool_use_id] = report_from(given)
+        if name not in _NO_WORK:
+            self._activity.append(_fingerprint(name, given))
+        return AgentToolUse(
+            iteration_num=self._iteration_num,
+            tool=name,
+            tool_use_id=tool_use_id,
+            detail=detail,
+            subagent=is_subagent,
+        )
+
+    def _on_user(self, line: Line) -> list[Event]:
+        content = _get(line.message, "content")
+        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        return [self._on_tool_result(block) for block in blocks if block.get("type") == "tool_result"]
+
+    def _on_tool_result(self, block: dict[str, Any]) -> Event:
+        tool_use_id, text = _text(block.get("tool_use_id")), _text(block.get("content"))
+        is_error = block.get("is_error") is True
+        if is_error:
+            self._reports.pop(tool_use_id, None)  # refused by its schema: the agent never reported
+            if self._error_room > 0 and text:
+                self._errors.append(text[: self._error_room])
+                self._error_room -= len(text)
+        return AgentToolResult(
+            iteration_num=self._iteration_num,
+            tool_use_id=tool_use_id,
+            is_error=is_error,
+            text=text[:TOOL_RESULT_CAP],
+            full_length=count(block.get("full_length")) or len(text),
+        )
+
+    def _deny(self, denial: Any) -> None:
+        """The event and the result both tell; the result also has the input."""
+        name, tool_use_id = _text(_get(denial, "tool_name")), _text(_get(denial, "tool_use_id"))
+        given = _get(denial, "tool_input")
+        detail = tool_detail(name, given, self._cwd) if isinstance(given, dict) else ""
+        told = f"{name}({detail})" if detail else self._tools.get(tool_use_id) or f"{name}({detail})"
+        self._denied[tool_use_id or told] = told
+
+    # --- results ---------------------------------------------------------------------------------------
+
+    def _on_result(self, line: Line) -> list[Event]:
+        """There can be several: a background task that ends starts a turn by itself."""
+        self._result = line
+        self.result_seen = self.result_seen or _get(line.origin, "kind") != "task-notification"
+        self.session_id = self.session_id or _text(line.session_id) or None
+        self._num_turns += count(line.num_turns)
+        self._books.book_result(line)
+        for denial in line.permission_denials if isinstance(line.permission_denials, list) else []:
+            self._deny(denial)
+        if isinstance(line.structured_output, dict):
+            self._reports.pop("structured_output", None)
+            self._reports["structured_output"] = report_from(line.structured_output)
+        return []
+
+    _HANDLERS: Mapping[str, Callable[["Conversation", Line], list[Event]]] = {
+        "system": _on_system,
+        "stream_event": _on_stream_event,
+        "assistant": _on_assistant,
+        "user": _on_user,
+        "result": _on_result,
+        "rate_limit_event": _on_rate_limit,
+    }
+
+
+def _fingerprint(name: str, given: Any) -> str:
+    try:
+        canonical = _encode_sorted(given)
+    except (ValueError, TypeError, OverflowError, RecursionError):  # numbers or nesting no encoder takes
+        canonical = b"?"
+    return hashlib.sha256(name.encode() + b"\0" + canonical).hexdigest()[:12]
+
+
+def _bounded(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep what can be shown and stored: short texts, sane numbers, small structures."""
+    return {
+        key[:100]: kept
+        for key, value in data.items()
+        if key not in _UNSHOWN_FIELDS and (kept := _kept(value)) is not None
+    }
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:_FIELD_CAP]
+    try:
+        return value if len(_encode_sorted(value)) <= _FIELD_CAP else None
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _get(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else None

@@ -1,0 +1,32 @@
+"""The environment an agent's process is started with."""
+
+from collections.abc import Mapping
+
+RUN_MARKER = "UNTILDONE_RUN"
+
+# A session inside a session must not take itself for its parent.
+_OF_ANOTHER_SESSION = frozenset({
+    "CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_SESSION_ATTENDED",
+    "CLAUDE_CODE_SSE_PORT", "CLAUDE_AGENT_SDK_VERSION", "CLAUDE_ENV_FILE", "CLAUDE_PID", "CLAUDE_PLUGIN_DATA",
+    "CLAUDE_PLUGIN_ROOT", "CLAUDE_PROJECT_DIR",
+})  # fmt: skip
+
+# The loop decides how long to wait for the API; Claude Code alone would retry for three minutes.
+_UNLESS_SET = {"CLAUDE_CODE_MAX_RETRIES": "2"}
+
+
+def agent_environment(
+    base: Mapping[str, str], *, run_id: str, skip_permissions: bool = False, is_root: bool = False
+) -> dict[str, str]:
+    """Return the user's environment as an agent of this run should see it."""
+    env = {
+        name: value
+        for name, value in base.items()
+        if name not in _OF_ANOTHER_SESSION and not name.startswith("UNTILDONE_")
+    }
+    for name, value in _UNLESS_SET.items():
+        env.setdefault(name, value)
+    if skip_permissions and is_root:
+        # Claude Code refuses to skip permissions as root unless told that the machine is made for it.
+        env.setdefault("IS_SANDBOX", "1")
+    return env | {RUN_MARKER: run_id, "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}

@@ -1,0 +1,75 @@
+"""The tool by which the agent reports, and the two hooks that remind it to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from untildone.agents.tool_detail import REPORT_TOOL
+from untildone.core.claims import REPORT_SCHEMA, read_claim
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import ClaudeAgentOptions
+
+SERVER = "untildone"
+# Without alwaysLoad the model would see only the tool's name and would have to search for its schema.
+MCP_CONFIG: dict[str, Any] = {"mcpServers": {SERVER: {"type": "sdk", "name": SERVER, "alwaysLoad": True}}}
+DESCRIPTION = (
+    "Report where the work stands, as the last thing you do before you stop. "
+    "Call it once, with what is really true: the loop checks it."
+)
+REMINDER = (
+    f"You are about to stop without a report. Call the `{REPORT_TOOL}` tool now, or end your message with the "
+    "LOOP_STATUS block the instructions describe, to say where the work stands. Do not start new work."
+)
+HOOK_TIMEOUT = 5.0
+
+
+@dataclass(slots=True)
+class Reminders:
+    """What this iteration has reported and been asked so far."""
+
+    rules: str
+    signal: str
+    reported: bool = False
+    asked: bool = False
+
+    def begin(self) -> None:
+        """Start a new iteration."""
+        self.reported = self.asked = False
+
+    async def on_report(self, _arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer the tool call; the report itself is read from the stream."""
+        self.reported = True
+        return {"content": [{"type": "text", "text": "noted"}]}
+
+    async def on_stop(self, given: Any, _tool_use_id: str | None, _context: Any) -> dict[str, Any]:
+        """Ask once for a report if there is no sign of one; whatever else happens, let the agent stop."""
+        if self.reported or self.asked or self._claims(given):
+            return {}
+        self.asked = True
+        return {"decision": "block", "reason": REMINDER}
+
+    async def on_compaction(self, _given: Any, _tool_use_id: str | None, _context: Any) -> dict[str, Any]:
+        """Say the rules again when the conversation was cut down to a summary."""
+        return {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": self.rules}}
+
+    def _claims(self, given: Any) -> bool:
+        message = given.get("last_assistant_message") if isinstance(given, dict) else None
+        if not isinstance(message, str):
+            return True  # nothing to judge by: do not stand in the way
+        return read_claim(message, None, signal=self.signal).form != "none"
+
+
+def sdk_options(reminders: Reminders) -> "ClaudeAgentOptions":
+    """Return what the SDK must serve: the tool and the hooks. Everything else is said on the command line."""
+    from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, create_sdk_mcp_server, tool  # noqa: PLC0415 - slow
+
+    report = tool("report", DESCRIPTION, dict(REPORT_SCHEMA))(reminders.on_report)
+    # Typed loosely: the SDK's types leave out SessionStart, which it passes on like any other event.
+    hooks: Any = {
+        "Stop": [HookMatcher(hooks=[cast("Any", reminders.on_stop)], timeout=HOOK_TIMEOUT)],
+        "SessionStart": [
+            HookMatcher(matcher="compact", hooks=[cast("Any", reminders.on_compaction)], timeout=HOOK_TIMEOUT)
+        ],
+    }
+    return ClaudeAgentOptions(mcp_servers={SERVER: create_sdk_mcp_server(SERVER, tools=[report])}, hooks=hooks)

@@ -1,0 +1,92 @@
+"""Signs of failure in one conversation, gathered until a real reply shows that they are over.
+
+Then the whole value is thrown away and a new one begun.
+"""
+
+import math
+from typing import Any
+
+from untildone.agents.stream import Line
+from untildone.core.outcome import FaultEvidence
+
+TEXT_KEPT = 4096
+_FIRST_STATUS, _LAST_STATUS = 100, 999
+_LATEST_RESET = 1e11
+"""Epoch seconds beyond this are milliseconds, or nonsense."""
+
+
+class Trouble:
+    """Remembers what Claude Code said about API errors, retries and limits."""
+
+    def __init__(self) -> None:
+        self._status: int | None = None
+        self._error: str | None = None
+        self._text = ""
+        self._resets_at: float | None = None
+        self._limit_type: str | None = None
+        self._retry_after: float | None = None
+
+    def synthetic(self, line: Line, text: str) -> None:
+        """Note an error that Claude Code put into the conversation as if the model had said it."""
+        self._status = _status(line.api_error_status) or self._status
+        self._error = _word(line.api_error) or _word(line.error) or self._error
+        self._text = text
+
+    def retry(self, data: dict[str, Any]) -> None:
+        """Note that a request failed and will be tried again."""
+        self._status = _status(data.get("error_status"))
+        self._error = _word(data.get("error"))
+        delay = _number(data.get("retry_delay_ms"))
+        self._retry_after = None if delay is None else delay / 1000
+
+    def limit(self, info: Any) -> None:
+        """Note the state of the usage limits."""
+        rejected = isinstance(info, dict) and info.get("status") == "rejected"
+        resets_at = _number(info.get("resetsAt")) if rejected else None
+        self._resets_at = resets_at if resets_at is not None and resets_at < _LATEST_RESET else None
+        self._limit_type = _word(info.get("rateLimitType")) if rejected else None
+
+    def evidence(self, result: Line | None, *, exit_code: int | None, stderr: str) -> FaultEvidence:
+        """Put together everything that tells why the iteration failed."""
+        signal = -exit_code if exit_code is not None and exit_code < 0 else None
+        if result is None:
+            return FaultEvidence(
+                is_error=True, has_result=False, api_error_status=self._status, api_error=self._error,
+                resets_at=self._resets_at, limit_type=self._limit_type, retry_after=self._retry_after,
+                exit_code=exit_code, signal=signal, text=(stderr.strip() or self._text)[-TEXT_KEPT:],
+            )  # fmt: skip
+        return FaultEvidence(
+            is_error=True,
+            subtype=_word(result.subtype),
+            terminal_reason=_word(result.terminal_reason),
+            api_error_status=_status(result.api_error_status) or self._status,
+            api_error=_word(result.api_error) or self._error,
+            stop_reason=_word(result.stop_reason),
+            resets_at=self._resets_at,
+            limit_type=self._limit_type,
+            retry_after=self._retry_after,
+            exit_code=exit_code,
+            signal=signal,
+            text=(_result_text(result) or self._text or stderr.strip())[:TEXT_KEPT],
+        )
+
+
+def _result_text(result: Line) -> str:
+    if isinstance(result.result, str) and result.result.strip():
+        return result.result
+    errors = result.errors if isinstance(result.errors, list) else []
+    return "; ".join(error for error in errors if isinstance(error, str))
+
+
+def _status(value: Any) -> int | None:
+    valid = isinstance(value, int) and not isinstance(value, bool) and _FIRST_STATUS <= value <= _LAST_STATUS
+    return value if valid else None
+
+
+def _word(value: Any) -> str | None:
+    return value[:200] if isinstance(value, str) and value else None
+
+
+def _number(value: Any) -> float | None:
+    valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+    return float(value) if valid else None

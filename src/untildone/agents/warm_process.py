@@ -1,0 +1,128 @@
+"""One living Claude Code process, with the SDK on its control channel."""
+
+import asyncio
+import contextlib
+import importlib
+import json
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from untildone.agents.report_tool import Reminders, sdk_options
+from untildone.agents.sdk_transport import SdkTransport
+from untildone.agents.stream import Line
+from untildone.ports import Process
+
+if TYPE_CHECKING:
+    from claude_agent_sdk import ClaudeSDKClient, PermissionMode, Transport
+
+CONTROL_PATIENCE = 1.5
+"""Seconds Claude may take to answer a control request before it is thought stuck."""
+START_PATIENCE = 60.0
+"""Seconds a start may take: half a second alone, many under load."""
+FAREWELL = 0.5
+"""Seconds an idle Claude may take to leave by itself once its input ended."""
+
+
+class WarmClaude:
+    """A process that takes one prompt after another."""
+
+    def __init__(self, process: Process, reminders: Reminders, *, budget_usd: float | None) -> None:
+        self.pid = process.pid
+        self.transport = SdkTransport(process)
+        self.reminders = reminders
+        self.budget_usd = budget_usd
+        """The fence this process was started with."""
+        self.session_id: str | None = None
+        """The conversation it is in; None: none worth going on with."""
+        self.permission_mode: str | None = None
+        """The last permission mode it reported; None: the one it was started with."""
+        self.iterations = 0
+        self.connected = False
+        """The control channel was up."""
+        self.in_doubt = False
+        """Something happened after which nobody knows what it would do with another prompt."""
+        self._process = process
+        self._client: ClaudeSDKClient | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be given another prompt."""
+        return not self.in_doubt and not self.transport.ended.is_set()
+
+    async def connect(self) -> bool:
+        """Bring up the control channel; False when Claude ended or did not answer."""
+        # Importing the SDK takes about as long as Claude needs to start: do both at once.
+        await asyncio.to_thread(importlib.import_module, "claude_agent_sdk")
+        from claude_agent_sdk import ClaudeSDKClient  # noqa: PLC0415 - heavy, and imported by now
+
+        self._client = ClaudeSDKClient(sdk_options(self.reminders), transport=cast("Transport", self.transport))
+        self.connected = await self._answered(self._client.connect(), START_PATIENCE)
+        return self.connected
+
+    async def say(self, text: str) -> None:
+        """Send a prompt or a slash command."""
+        message = {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
+        await self.transport.write(json.dumps({**message, "session_id": "default"}) + "\n")
+
+    async def interrupt(self) -> bool:
+        """Ask Claude to end its turn; False when it did not even answer."""
+        return self._client is not None and await self._answered(self._client.interrupt(), CONTROL_PATIENCE)
+
+    async def stop_task(self, task_id: str) -> bool:
+        """End a background task."""
+        return self._client is not None and await self._answered(self._client.stop_task(task_id), CONTROL_PATIENCE)
+
+    async def restore_permission_mode(self, mode: str) -> None:
+        """Undo a change of mode the last iteration made: it would be carried over."""
+        if self._client is not None and self.permission_mode not in (None, mode):
+            setting = self._client.set_permission_mode(cast("PermissionMode", mode))
+            self.in_doubt = not await self._answered(setting, CONTROL_PATIENCE)
+            self.permission_mode = mode
+
+    def notice(self, line: Line) -> None:
+        """Take note of what the process says about itself."""
+        if line.type != "system" or not isinstance(line.data, Mapping):
+            return
+        mode = line.data.get("permissionMode")
+        if isinstance(mode, str):
+            self.permission_mode = mode
+
+    async def exit_status(self, patience: float) -> int | None:
+        """Return the exit status of a process whose output ended; it is made to exit if it does not by itself."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                return await self._process.wait()
+        await self._process.end(grace=0.0)
+        return None
+
+    def stderr_tail(self) -> str:
+        """Return the end of what it wrote to stderr."""
+        return self._process.stderr_tail()
+
+    async def end(self, *, polite: bool) -> None:
+        """End it and everything it started. Bounded, and harmless when repeated."""
+        self.in_doubt = True
+        if polite and not self.transport.ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FAREWELL):
+                    await self.transport.end_input()
+                    await self._process.wait()
+        await self._process.end(grace=0.6)
+        client, self._client = self._client, None
+        if client is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CONTROL_PATIENCE):
+                    await client.disconnect()
+        await self.transport.stop_reading()
+
+    async def _answered(self, request: Awaitable[Any], patience: float) -> bool:
+        """Wait for the SDK, but neither for ever nor for an answer that cannot come any more."""
+        asking = asyncio.ensure_future(request)
+        ended = asyncio.create_task(self.transport.ended.wait())
+        try:
+            await asyncio.wait({asking, ended}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            return asking.done() and not asking.cancelled() and asking.exception() is None
+        finally:
+            for task in (asking, ended):
+                task.cancel()
+            await asyncio.gather(asking, ended, return_exceptions=True)

@@ -1,0 +1,344 @@
+"""Where each value comes from: command line, environment, project file, user file, profile, default. First one wins."""
+
+import difflib
+import hashlib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import Any
+
+from untildone.core.durations import next_clock
+from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
+from untildone.core.settings import BY_NAME, FINITE_LIMITS, PROFILES, SETTINGS, Home, Setting
+from untildone.errors import ConfigError, UsageError
+
+PROJECT_FILE = "untildone.toml"
+OPERATOR_MARK = "UNTILDONE_RUN"
+"""Set in the environment of everything an agent starts: whoever has it is not the operator."""
+
+# Relative paths in these mean the folder they were written in, so that a run can be resumed from anywhere.
+_PATHS = frozenset({"hooks_file", "add_dirs", "mcp_config", "claude"})
+_INSIDE = frozenset({"notes_file", "knowledge_file"})
+_SLUG_LENGTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as it was given somewhere, before it is parsed."""
+
+    raw: object
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One place settings come from."""
+
+    given: Mapping[str, Given]
+    base: Path
+    """What relative paths mean here."""
+    flags: bool = False
+    parsed: bool = False
+    """Its values are final: they come from our own table."""
+    seconds: bool = False
+    """A number without a unit is seconds here, whatever the setting."""
+    guarded: bool = False
+    """It came with a repository and nobody has said yet that it may run commands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """Every setting with its value and where that came from."""
+
+    values: Mapping[str, Any]
+    origins: Mapping[str, str]
+    notices: tuple[str, ...] = ()
+    """What the user should be told about how something was read."""
+
+    def value(self, name: str) -> Any:
+        """The parsed value of a setting."""
+        return self.values[name]
+
+    def origin(self, name: str) -> str:
+        """Where the value came from, in words."""
+        return self.origins[name]
+
+
+def resolve(
+    cli: Mapping[str, object],
+    *,
+    env: Mapping[str, str],
+    project_file: Path | None = None,
+    user_file: Path | None = None,
+    here: Path | None = None,
+) -> Resolved:
+    """Settle every setting. `cli` holds only what was typed: None and () mean "not given"."""
+    base = here or Path.cwd()
+    layers = [
+        Layer(given=_from_flags(cli), base=base, flags=True),
+        Layer(given=_from_environment(env), base=base, seconds=True),
+    ]
+    if project_file is not None:
+        guarded = not is_trusted(project_file, state_dir(env))
+        layers.append(Layer(given=_from_file(project_file), base=project_file.parent, guarded=guarded))
+    if user_file is not None:
+        layers.append(Layer(given=_from_file(user_file), base=user_file.parent))
+    profile, origin = _settle(BY_NAME["profile"], layers)
+    if profile is not None:
+        presets = {name: Given(value, f"profile {profile} ({origin})") for name, value in PROFILES[profile].items()}
+        layers.append(Layer(given=presets, base=base, parsed=True))
+    settled = {setting.name: _settle(setting, layers) for setting in SETTINGS}
+    _refuse_untrusted(layers, project_file)
+    return Resolved(
+        values={name: value for name, (value, _) in settled.items()},
+        origins={name: origin for name, (_, origin) in settled.items()},
+        notices=tuple(_notices(layers)),
+    )
+
+
+def policy(resolved: Resolved, *, now: float, zone: tzinfo | None = None) -> Policy:
+    """The limits and thresholds as one value. UsageError when nothing at all limits the run."""
+    fields = _fields(resolved, "policy")
+    if fields["deadline"] is not None:
+        fields["deadline"] = deadline_at(fields["deadline"], now, zone)
+        if fields["deadline"] <= now:
+            raise UsageError(f"the deadline {resolved.value('deadline')} has already passed")
+    if not fields["unbounded"] and all(fields[name] is None for name in FINITE_LIMITS):
+        raise UsageError(
+            "nothing limits this run: give at least one of -m/--max-runs, --max-iterations, --max-cost, --max-tokens, "
+            "--max-duration or --deadline, or say --unbounded"
+        )
+    return Policy(**fields)
+
+
+def run_spec(resolved: Resolved, *, goal: str, cwd: Path, name: str, task_file: str | None = None) -> RunSpec:
+    """What is to be run, as one value that survives a crash."""
+    fields = _fields(resolved, "spec")
+    fields["keep_dirty"] = fields["keep_dirty"] == "keep"
+    return RunSpec(
+        goal=goal,
+        cwd=str(cwd),
+        name=name,
+        task_file=task_file,
+        options=AgentOptions(**_fields(resolved, "options")),
+        tending=Tending(**_fields(resolved, "tending")),
+        **fields,
+    )
+
+
+def deadline_at(written: str, now: float, zone: tzinfo | None = None) -> float:
+    """The epoch second meant by `07:30` (the next one) or a date with time. Local time unless `zone` is given."""
+    if "T" in written:
+        moment = datetime.fromisoformat(written)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+    first = next_clock(written, now, _utc_offset(now, zone))
+    # In the night the clocks are changed, the offset at that moment is another one than now.
+    return next_clock(written, now, _utc_offset(first, zone))
+
+
+def _utc_offset(at: float, zone: tzinfo | None) -> int:
+    there = datetime.fromtimestamp(at, zone)
+    offset = (there if zone else there.astimezone()).utcoffset()
+    return round(offset.total_seconds()) if offset else 0
+
+
+def run_name(cwd: Path, goal: str) -> str:
+    """A readable name that is the same whenever folder and goal are the same."""
+    digest = hashlib.sha256(f"{cwd}\0{goal}".encode("utf-8", "surrogateescape")).hexdigest()[:4]
+    first_line = goal.strip().split("\n", 1)[0]
+    words = re.sub(r"[^a-z0-9]+", "-", f"{cwd.name} {first_line}".lower()).strip("-")
+    short = words if len(words) <= _SLUG_LENGTH else words[:_SLUG_LENGTH].rsplit("-", 1)[0]
+    return f"{short or 'run'}-{digest}"
+
+
+# --- where things are ---------------------------------------------------------------------------
+
+
+def state_dir(env: Mapping[str, str]) -> Path:
+    """The folder that holds the runs."""
+    for name in BY_NAME["store"].env:
+        if env.get(name):
+            return Path(env[name]).expanduser()
+    return _xdg(env, "XDG_STATE_HOME", ".local/state") / "untildone"
+
+
+def user_file(env: Mapping[str, str]) -> Path | None:
+    """The user's own settings file, if there is one."""
+    path = _xdg(env, "XDG_CONFIG_HOME", ".config") / "untildone" / "config.toml"
+    return path if path.is_file() else None
+
+
+def project_file(cwd: Path) -> Path | None:
+    """The project's settings file: in the folder itself, else in the root of its repository."""
+    folders = [cwd]
+    root = next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), None)
+    if root is not None and root != cwd:
+        folders.append(root)
+    for folder in folders:
+        if (folder / PROJECT_FILE).is_file():
+            return folder / PROJECT_FILE
+        pyproject = folder / "pyproject.toml"
+        if pyproject.is_file() and b"[tool.untildone" in _read(pyproject):
+            return pyproject
+    return None
+
+
+def _xdg(env: Mapping[str, str], variable: str, fallback: str) -> Path:
+    base = env.get(variable, "")
+    # The XDG specification says that relative paths here are invalid and must be ignored.
+    return Path(base) if base.startswith("/") else Path(env.get("HOME") or Path.home()) / fallback
+
+
+# --- trust ---------------------------------------------------------------------------------------
+
+
+def trust(path: Path, store: Path) -> Path:
+    """Remember that this file, as it is now, may set commands; returns the mark."""
+    mark = _trust_mark(path, store)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(f"{path.resolve()}\n", encoding="utf-8")
+    return mark
+
+
+def is_trusted(path: Path, store: Path) -> bool:
+    """Whether the user trusted exactly this file with exactly this content."""
+    return _trust_mark(path, store).is_file()
+
+
+def _trust_mark(path: Path, store: Path) -> Path:
+    digest = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape") + b"\0" + _read(path))
+    return store / "trusted" / digest.hexdigest()
+
+
+def _refuse_untrusted(layers: Iterable[Layer], path: Path | None) -> None:
+    honoured: set[str] = set()
+    for layer in layers:
+        if layer.guarded:
+            risky = sorted(
+                name
+                for name, given in layer.given.items()
+                if name not in honoured and (BY_NAME[name].guarded or _leaves(name, given.raw))
+            )
+            if risky:
+                raise ConfigError(
+                    f"{path} sets {', '.join(risky)}, which can run commands or widen what the agent may do: "
+                    "read it, then allow it with `untildone config trust`"
+                )
+        honoured |= layer.given.keys()
+
+
+def _leaves(name: str, raw: object) -> bool:
+    return name in _INSIDE and (Path(str(raw)).is_absolute() or ".." in Path(str(raw)).parts)
+
+
+# --- layers --------------------------------------------------------------------------------------
+
+
+def _from_flags(cli: Mapping[str, object]) -> dict[str, Given]:
+    given = {}
+    for name, raw in cli.items():
+        if raw is None or raw == ():
+            continue
+        flags = BY_NAME[name].off_flags if raw is False else BY_NAME[name].flags
+        given[name] = Given(raw, next((flag for flag in flags if flag.startswith("--")), "the command line"))
+    return given
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, Given]:
+    given = {}
+    for setting in SETTINGS:
+        name = next((name for name in setting.env if env.get(name)), None)
+        if name is not None:
+            given[setting.name] = Given(env[name], f"environment {name}")
+    return given
+
+
+def _from_file(path: Path) -> dict[str, Given]:
+    content = _read(path)
+    try:
+        text = content.decode("utf-8")
+        table: Any = tomllib.loads(text)
+    except UnicodeDecodeError as broken:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {broken.start}): save it as UTF-8") from broken
+    except tomllib.TOMLDecodeError as broken:
+        raise ConfigError(f"{path} is not valid TOML: {broken}") from broken
+    except RecursionError as broken:
+        raise ConfigError(f"{path} is nested too deeply to be a settings file") from broken
+    if path.name == "pyproject.toml":
+        table = table.get("tool", {}).get("untildone", {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: tool.untildone must be a table")
+    return {key: Given(raw, f"{path.name}:{_line(text, _known(key, path))}") for key, raw in table.items()}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as gone:
+        raise ConfigError(f"{path} cannot be read: {gone.strerror}") from gone
+
+
+def _known(key: str, path: Path) -> str:
+    setting = BY_NAME.get(key)
+    if setting is not None and setting.in_files:
+        return key
+    if setting is not None:
+        raise ConfigError(f"{path}: {key} cannot be set in a file: use {setting.flags[-1]} or {setting.env[-1]}")
+    near = difflib.get_close_matches(key.replace("-", "_").lower(), BY_NAME, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else "`untildone config` lists all of them"
+    raise ConfigError(f"{path}: unknown setting {key!r}: {hint}")
+
+
+def _line(text: str, key: str) -> int:
+    pattern = re.compile(rf"""\s*["']?{re.escape(key)}["']?\s*=""")
+    return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 1)
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def _settle(setting: Setting, layers: Iterable[Layer]) -> tuple[Any, str]:
+    for layer in layers:
+        given = layer.given.get(setting.name)
+        if given is not None:
+            return _parsed(setting, given, layer), given.origin
+    return setting.default, "default"
+
+
+def _parsed(setting: Setting, given: Given, layer: Layer) -> Any:
+    raw = given.raw
+    if layer.parsed:
+        return raw
+    if layer.seconds and setting.kind == "DURATION" and setting.name != "iteration_timeout" and str(raw).isdigit():
+        raw = f"{raw}s"
+    try:
+        value = setting.parse(raw)
+    except ValueError as wrong:
+        if layer.flags:
+            raise UsageError(f"{given.origin} {wrong}") from wrong
+        raise ConfigError(f"{given.origin}: {setting.name} {wrong}") from wrong
+    return _anchored(value, layer.base) if setting.name in _PATHS else value
+
+
+def _anchored(value: Any, base: Path) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_anchored(item, base) for item in value)
+    is_path = "/" in value or (base / value).exists()
+    return str((base / Path(value).expanduser()).absolute()) if is_path and not value.startswith("{") else value
+
+
+def _notices(layers: Iterable[Layer]) -> Iterable[str]:
+    for layer in layers:
+        given = layer.given.get("iteration_timeout")
+        if given is not None:
+            bare = str(given.raw).strip()
+            if not layer.parsed and bare.isdigit() and int(bare):
+                yield f"{given.origin} {bare} is read as {bare} minutes; write {bare}m or {bare}s to be clear"
+            return
+
+
+def _fields(resolved: Resolved, home: Home) -> dict[str, Any]:
+    return {setting.field: resolved.value(setting.name) for setting in SETTINGS if setting.home == home}

@@ -1,0 +1,67 @@
+"""What to do next after a stop: one helpful line for every reason."""
+
+import shlex
+from collections.abc import Mapping
+
+from untildone.core.durations import format_duration
+from untildone.core.limits import limit_of
+from untildone.core.state import LoopState
+from untildone.core.stopping import Reason
+
+_FLAGS: Mapping[Reason, str] = {
+    Reason.MAX_RUNS: "--max-runs",
+    Reason.MAX_ITERATIONS: "--max-iterations",
+    Reason.MAX_COST: "--max-cost",
+    Reason.MAX_TOKENS: "--max-tokens",
+    Reason.MAX_DURATION: "--max-duration",
+    Reason.DEADLINE: "--deadline",
+}
+
+_ADVICE: Mapping[Reason, str] = {
+    Reason.SHUTDOWN_SIGNAL: "Go on with `untildone resume {name}`.",
+    Reason.STOP_REQUESTED: "Go on with `untildone resume {name}`.",
+    Reason.VALIDATION_PASSED: "Read `untildone brief {name}` and review the commits.",
+    Reason.COMPLETION_SIGNAL: "Nothing was verified: review the work, and next time give `--check CMD`.",
+    Reason.BLOCKED: 'Remove the obstacle, or answer with `untildone message {name} "..."`, '
+    "then `untildone resume {name}`.",
+    Reason.PERMISSION_DENIED: "Allow what was denied with `untildone resume {name} --allowed-tools ...`, "
+    "or use `--skip-permissions` in a sandbox.",
+    Reason.AUTHENTICATION: "Run `claude` once and log in, then `untildone resume {name}`.",
+    Reason.BILLING: "Add credit to the account, then `untildone resume {name}`.",
+    Reason.MODEL_NOT_FOUND: "Choose another model: `untildone resume {name} --model ...`.",
+    Reason.OUTAGE: "Wait until the API answers again, then `untildone resume {name}`.",
+    Reason.CONSECUTIVE_ERRORS: "See what failed with `untildone log {name}`, then `untildone resume {name}`.",
+    Reason.CIRCUIT_OPEN: 'Say what to do differently with `untildone message {name} "..."`, '
+    "then `untildone reset {name}` and `untildone resume {name}` (or wait {cooldown}: one trial is allowed then).",
+    Reason.HOOK_FAILED: "Mend the command that failed, then `untildone resume {name}`.",
+    Reason.INTERNAL_ERROR: "Your work is kept. See `untildone log {name}`; "
+    "go on with `untildone resume {name}` and please report this.",
+}  # fmt: skip
+
+DRIVER_GONE = "The program that drove this run is gone. Go on with `untildone resume {name}`."
+
+
+def advice(reason: str, state: LoopState) -> str:
+    """What to do next, as one line with the commands to type."""
+    name = shlex.quote(state.spec.name or state.run_id)
+    try:
+        known = Reason(reason)
+    except ValueError:
+        return f"See `untildone log {name}`; go on with `untildone resume {name}`."
+    if known in _FLAGS:
+        return f"Go on with `untildone resume {name} {_FLAGS[known]} {_more(known, state)}`."
+    return _ADVICE[known].format(name=name, cooldown=format_duration(state.policy.breaker_cooldown))
+
+
+def driver_gone(state: LoopState) -> str:
+    """What to do about a run whose driver died."""
+    return DRIVER_GONE.format(name=shlex.quote(state.spec.name or state.run_id))
+
+
+def _more(reason: Reason, state: LoopState) -> str:
+    """A limit worth trying: twice what was allowed."""
+    limit = limit_of(reason)
+    value = limit.value(state.policy) if limit else None
+    if reason is Reason.DEADLINE or value is None:
+        return "HH:MM" if reason is Reason.DEADLINE else "N"
+    return format_duration(2 * value) if reason is Reason.MAX_DURATION else f"{2 * value:.10g}"

@@ -1,0 +1,164 @@
+"""How an iteration ends: from what came back to the events that close it. Pure, so replay can ask it again."""
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from untildone.core import events as ev
+from untildone.core.claims import read_claim
+from untildone.core.faults import MODEL_ERROR, TIMEOUT, TURNS_EXHAUSTED, Fault, Remedy, classify
+from untildone.core.outcome import Evidence, Outcome
+from untildone.core.signature import error_signature
+from untildone.core.state import LoopState
+
+BACKOFF_BASE = 2.0
+BACKOFF_CAP = 300.0
+COUNTED_BASE = 1.0
+COUNTED_CAP = 60.0
+_DOUBLINGS = 16
+_PREVIEW = 1000
+_ERROR_CAP = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What the workspace looked like after the iteration."""
+
+    changed: bool = False
+    files_changed: int = 0
+    tree: str = ""
+
+
+def close_iteration(
+    state: LoopState, outcome: Outcome, change: Change, cut: Fault | None, *, prompt: str, now: float, jitter: float
+) -> ev.IterationCompleted | ev.IterationFailed:
+    """The one event that closes the open iteration. `cut`: why the engine interrupted it; `jitter` in 0..1."""
+    evidence = _evidence(outcome, change)
+    fault = _fault(outcome, change, cut)
+    if fault is None:
+        return _completed(state, outcome, evidence, prompt=prompt, now=now)
+    return _failed(state, outcome, evidence, fault, now=now, jitter=jitter)
+
+
+class Counters(TypedDict):
+    """The flat counters that go with the main events."""
+
+    successful_iterations: int
+    error_count: int
+    extra_iterations: int
+    total_cost_usd: float
+    completion_signal_count: int
+    elapsed_seconds: float
+
+
+def progress_of(state: LoopState, now: float) -> Counters:
+    """Where the run stands, for the wire."""
+    return Counters(
+        successful_iterations=state.successes,
+        error_count=state.failures_in_a_row,
+        extra_iterations=max(0, state.attempts - state.successes),
+        total_cost_usd=state.spent_usd,
+        completion_signal_count=state.streak,
+        elapsed_seconds=state.elapsed(now),
+    )
+
+
+def _evidence(outcome: Outcome, change: Change) -> Evidence:
+    return Evidence(
+        changed=change.changed,
+        files_changed=change.files_changed,
+        tree=change.tree,
+        activity=outcome.activity,
+        output_chars=outcome.output_chars,
+        error_signature=error_signature(f"{outcome.final_text}\n{outcome.error_text}"),
+        denials=outcome.denials,
+    )
+
+
+def _fault(outcome: Outcome, change: Change, cut: Fault | None) -> Fault | None:
+    """Why it failed, if it did. Cut by the clock or the turn limit after real changes, it was productive."""
+    if cut is not None and (outcome.interrupted or outcome.failure is not None):
+        fault = cut
+    elif outcome.failure is not None:
+        fault = classify(outcome.failure)
+    elif outcome.interrupted:
+        fault = MODEL_ERROR  # Claude aborted by itself: nobody of ours asked for it
+    else:
+        return None
+    return None if fault in {TIMEOUT, TURNS_EXHAUSTED} and change.changed else fault
+
+
+def _completed(
+    state: LoopState, outcome: Outcome, evidence: Evidence, *, prompt: str, now: float
+) -> ev.IterationCompleted:
+    policy = state.policy
+    claim = read_claim(
+        outcome.final_text,
+        outcome.report,
+        signal=policy.completion_signal,
+        match=policy.completion_match,
+        prompt=prompt,
+    )
+    return ev.IterationCompleted(
+        iteration_num=state.open.number if state.open else state.attempts,
+        cost_usd=outcome.cost_usd,
+        estimated_usd=outcome.estimated_usd,
+        session_id=outcome.session_id,
+        output_preview=outcome.final_text[:_PREVIEW],
+        usage=outcome.usage,
+        duration_seconds=_duration(state, now),
+        num_turns=outcome.num_turns,
+        claim=claim,
+        evidence=evidence,
+        **progress_of(state, now),
+    )
+
+
+def _failed(
+    state: LoopState, outcome: Outcome, evidence: Evidence, fault: Fault, *, now: float, jitter: float
+) -> ev.IterationFailed:
+    failure = outcome.failure
+    text = failure.text.strip() if failure else ""
+    return ev.IterationFailed(
+        iteration_num=state.open.number if state.open else state.attempts,
+        error=text[:_ERROR_CAP] or fault.meaning,
+        error_type=fault.name,
+        retry_allowed=_retry_allowed(state, fault),
+        cost_usd=outcome.cost_usd,
+        estimated_usd=outcome.estimated_usd,
+        session_id=outcome.session_id,
+        usage=outcome.usage,
+        duration_seconds=_duration(state, now),
+        evidence=evidence,
+        retry_at=_retry_at(state, outcome, fault, now=now, jitter=jitter),
+    )
+
+
+def _retry_allowed(state: LoopState, fault: Fault) -> bool:
+    match fault.remedy:
+        case Remedy.STOP:
+            return False
+        case Remedy.COUNT:
+            return state.failures_in_a_row + 1 < state.policy.error_threshold
+        case _:
+            return True
+
+
+def _retry_at(state: LoopState, outcome: Outcome, fault: Fault, *, now: float, jitter: float) -> float | None:
+    """When a new try makes sense. Growing pauses, spread by jitter, never before the moment the API named."""
+    failure = outcome.failure
+    match fault.remedy:
+        case Remedy.WAIT | Remedy.BACK_OFF:
+            if failure is not None and failure.resets_at is not None:
+                return failure.resets_at
+            pause = min(BACKOFF_CAP, BACKOFF_BASE * 2.0 ** min(state.backoffs, _DOUBLINGS)) * (0.5 + jitter / 2)
+            return now + max(pause, (failure.retry_after or 0.0) if failure else 0.0)
+        case Remedy.COUNT:
+            return now + min(COUNTED_CAP, COUNTED_BASE * 2.0 ** min(state.failures_in_a_row, _DOUBLINGS)) * (
+                0.5 + jitter / 2
+            )
+        case _:
+            return None
+
+
+def _duration(state: LoopState, now: float) -> float:
+    return max(0.0, now - state.open.started_at) if state.open else 0.0

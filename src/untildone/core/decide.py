@@ -1,0 +1,186 @@
+"""What happens next. Every stop rule lives in this file, and nothing else does."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from untildone.core import breaker, window
+from untildone.core.claims import streak_needed
+from untildone.core.faults import LIMIT_REACHED, PAUSED, STEERED, STOPPED, TIMEOUT, Fault
+from untildone.core.limits import LIMITS, cutting_limit, is_reached, time_left
+from untildone.core.state import LoopState
+from untildone.core.stopping import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Iterate:
+    """Run an iteration: a new one, or another try of the last."""
+
+    number: int
+    retry: int = 0
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """The agent claims to be done: run the checks."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Rest until a moment (None: until a human says so), for a cause."""
+
+    until: float | None
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The run stops."""
+
+    reason: Reason
+    detail: str = ""
+
+
+Decision = Iterate | Verify | Wait | Stop
+Rule = Callable[[LoopState, float], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class StopRule:
+    """One reason to stop and when it holds."""
+
+    reason: Reason
+    holds: Rule
+    before_checks: bool = False
+    """Stops even while a claim waits for its checks."""
+
+
+def _is_done_by_claims(state: LoopState, _: float) -> bool:
+    needed = streak_needed(state.streak_form, state.policy.completion_threshold)
+    return not state.spec.checks and 0 < needed <= state.streak
+
+
+def _breaker_stops(state: LoopState, now: float) -> bool:
+    rested = breaker.rest(state.breaker, state.policy, now)
+    return rested.state == "open" and not state.policy.breaker_auto_reset
+
+
+def _outage_lasts(state: LoopState, now: float) -> bool:
+    return state.outage_since is not None and now - state.outage_since >= state.policy.outage_budget
+
+
+# First match wins: a human before success, success before trouble, trouble before limits.
+STOP_RULES: tuple[StopRule, ...] = (
+    StopRule(Reason.SHUTDOWN_SIGNAL, lambda s, _: s.stop is not None and s.stop.signal is not None, before_checks=True),
+    StopRule(Reason.STOP_REQUESTED, lambda s, _: s.stop is not None, before_checks=True),
+    StopRule(Reason.VALIDATION_PASSED, lambda s, _: s.verified),
+    StopRule(Reason.COMPLETION_SIGNAL, _is_done_by_claims),
+    StopRule(Reason.AUTHENTICATION, lambda s, _: s.fatal == "authentication"),
+    StopRule(Reason.BILLING, lambda s, _: s.fatal == "billing"),
+    StopRule(Reason.MODEL_NOT_FOUND, lambda s, _: s.fatal == "model_not_found"),
+    StopRule(Reason.HOOK_FAILED, lambda s, _: s.fatal == "hook_failed"),
+    StopRule(Reason.BLOCKED, lambda s, _: s.blocked is not None),
+    StopRule(Reason.PERMISSION_DENIED, lambda s, _: s.denials_in_a_row >= s.policy.permission_threshold),
+    StopRule(Reason.OUTAGE, _outage_lasts),
+    StopRule(Reason.CONSECUTIVE_ERRORS, lambda s, _: s.failures_in_a_row >= s.policy.error_threshold),
+    StopRule(Reason.CIRCUIT_OPEN, _breaker_stops),
+    *(StopRule(limit.reason, partial(is_reached, limit)) for limit in LIMITS),
+)
+
+
+def decide(state: LoopState, now: float) -> Decision:
+    """What happens next in this state, at this moment. Total: every state has an answer."""
+    for rule in STOP_RULES:
+        if state.claim_due and not rule.before_checks:
+            return Verify(state.attempts)
+        if rule.holds(state, now):
+            return Stop(rule.reason, _detail(rule.reason, state))
+    if state.paused:
+        return Wait(None, "paused")
+    wait = _wait(state, now)
+    if wait is not None:
+        return _wait_or_stop(wait, state, now)
+    if state.retry is not None:
+        return Iterate(state.retry.number, state.retry.retry, state.retry.session_id)
+    return Iterate(state.attempts + 1, 0, _session(state, now))
+
+
+def _wait(state: LoopState, now: float) -> Wait | None:
+    if state.wait is not None and now < state.wait.until:
+        return Wait(state.wait.until, state.wait.cause)
+    rested = breaker.rest(state.breaker, state.policy, now)
+    if rested.state == "open" and rested.opened_at is not None:
+        return Wait(rested.opened_at + state.policy.breaker_cooldown, "circuit_open")
+    free = window.next_free(state.calls, state.policy.max_calls_per_hour, now)
+    return Wait(free, "calls_per_hour") if free > now else None
+
+
+def _wait_or_stop(wait: Wait, state: LoopState, now: float) -> Decision:
+    """A wait that would pass duration or deadline stops the run now instead of sleeping into the limit."""
+    left = time_left(state, now)
+    if wait.until is None or left is None or wait.until - now < left:
+        return wait
+    policy = state.policy
+    by_clock = policy.deadline is not None and policy.deadline - now <= left
+    reason = Reason.DEADLINE if by_clock else Reason.MAX_DURATION
+    return Stop(reason, f"waiting for {wait.cause} would have passed the limit")
+
+
+def _session(state: LoopState, now: float) -> str | None:
+    if state.policy.session != "resume" or state.last_session is None:
+        return None
+    return state.last_session if now - state.last_session_at < state.policy.session_expiry else None
+
+
+_DETAILS: dict[Reason, Callable[[LoopState], str]] = {
+    Reason.BLOCKED: lambda s: s.blocked or "",
+    Reason.PERMISSION_DENIED: lambda s: "denied: " + ", ".join(s.last_denials),
+    Reason.CIRCUIT_OPEN: lambda s: s.breaker.reason,
+    Reason.CONSECUTIVE_ERRORS: lambda s: s.last_error,
+    Reason.OUTAGE: lambda s: s.last_error,
+    Reason.AUTHENTICATION: lambda s: s.fatal_detail,
+    Reason.BILLING: lambda s: s.fatal_detail,
+    Reason.MODEL_NOT_FOUND: lambda s: s.fatal_detail,
+    Reason.HOOK_FAILED: lambda s: s.fatal_detail,
+    Reason.STOP_REQUESTED: lambda s: f"by {s.stop.by}" if s.stop else "",
+    Reason.SHUTDOWN_SIGNAL: lambda s: f"by {s.stop.by}" if s.stop else "",
+}
+
+
+def _detail(reason: Reason, state: LoopState) -> str:
+    """What a person should know beyond the reason itself."""
+    tell = _DETAILS.get(reason)
+    return tell(state) if tell else ""
+
+
+def _timed_out(state: LoopState, now: float) -> bool:
+    timeout = state.policy.iteration_timeout
+    return timeout is not None and state.open is not None and now - state.open.started_at >= timeout
+
+
+# First match wins; each names why an iteration under way must end now.
+_INTERRUPTIONS: tuple[tuple[Fault, Rule], ...] = (
+    (STOPPED, lambda s, _: s.stop is not None and not s.stop.after_iteration),
+    (PAUSED, lambda s, _: s.paused),
+    (STEERED, lambda s, _: any(message.urgent for message in s.messages)),
+    (LIMIT_REACHED, lambda s, now: cutting_limit(s, now) is not None),
+    (TIMEOUT, _timed_out),
+)
+
+
+def interruption(state: LoopState, now: float) -> Fault | None:
+    """Why the running iteration must be interrupted now, if it must."""
+    if state.open is None:
+        return None
+    return next((fault for fault, holds in _INTERRUPTIONS if holds(state, now)), None)
+
+
+def next_look(state: LoopState, now: float) -> float | None:
+    """Seconds after which `interruption` can change by the clock alone; None: never."""
+    times = [] if (left := time_left(state, now)) is None else [left]
+    if state.open is not None and state.policy.iteration_timeout is not None:
+        times.append(state.open.started_at + state.policy.iteration_timeout - now)
+    return max(0.0, min(times)) if times else None

@@ -1,0 +1,60 @@
+"""How money, moments, counts and causes are written for people."""
+
+from datetime import UTC, datetime, tzinfo
+
+from untildone.core.faults import FAULTS
+
+SHORT_COMMIT = 8
+_SMALL_USD = 0.1
+
+_CAUSES = {
+    "usage_limit": "the usage limit",
+    "rate_limit": "the rate limit",
+    "overloaded": "the overloaded API",
+    "server_error": "the API after a server error",
+    "network": "the network",
+    "circuit_open": "the breaker's cooldown",
+    "calls_per_hour": "the calls-per-hour limit",
+    "loop_delay": "the pause between iterations",
+    "paused": "a human to resume it",
+}
+
+
+def dollars(amount: float) -> str:
+    """`$5.00`, `$0.42`; small amounts keep the digits that matter: `$0.0031`."""
+    digits = 4 if 0 < amount < _SMALL_USD and round(amount, 2) != round(amount, 4) else 2
+    return f"${amount:,.{digits}f}"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """`1 file`, `3 files`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def clock(at: float, now: float | None = None, zone: tzinfo | None = None) -> str:
+    """`07:12`, with the date unless it is the day of `now`. `zone` None: the zone of this machine."""
+    moment = _moment(at, zone)
+    if now is not None and moment.date() == _moment(now, zone).date():
+        return f"{moment:%H:%M}"
+    return f"{moment:%Y-%m-%d %H:%M}"
+
+
+def _moment(at: float, zone: tzinfo | None) -> datetime:
+    try:
+        return datetime.fromtimestamp(at, UTC).astimezone(zone)
+    except (OverflowError, ValueError, OSError):
+        # A moment no calendar holds can only come from a damaged or hostile event.
+        return datetime.fromtimestamp(0, UTC).astimezone(zone)
+
+
+def cause_text(cause: str) -> str:
+    """What a wait waits for, in a person's words."""
+    if cause in _CAUSES:
+        return _CAUSES[cause]
+    fault = FAULTS.get(cause)
+    return f"a new try ({fault.meaning})" if fault else cause.replace("_", " ")
+
+
+def short_commit(commit: str) -> str:
+    """The beginning of a commit id that people quote."""
+    return commit[:SHORT_COMMIT]

@@ -1,0 +1,371 @@
+"""State is a fold of facts: how each control event changes where a run stands.
+
+Total and forgiving: any order of events that a crash, a second driver or a newer version can leave is folded
+without raising. An event that makes no sense where it stands changes as little as possible.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from untildone.core import breaker, window
+from untildone.core import events as ev
+from untildone.core import trace as tr
+from untildone.core.claims import Claim, says_blocked, says_done
+from untildone.core.faults import FAULTS, MODEL_ERROR, Fault, Remedy
+from untildone.core.limits import LIMIT_FIELDS
+from untildone.core.outcome import Usage
+from untildone.core.state import HalfDone, LoopState, Message, OpenIteration, Retry, Spend, StopAsked, Wait
+
+Handler = Callable[[LoopState, Any, float], LoopState]
+
+_MESSAGES_KEPT = 100
+
+
+def fold(records: Iterable[ev.Record], state: LoopState | None = None) -> LoopState:
+    """Fold records, in order, onto a state."""
+    folded = state or LoopState()
+    for record in records:
+        folded = apply(folded, record)
+    return folded
+
+
+def apply(state: LoopState, record: ev.Record) -> LoopState:
+    """The state after one more record. Records already folded are ignored."""
+    if record.seq <= state.last_seq:
+        return state
+    event = record.event
+    state = replace(_tick(state, event, record.at), last_seq=record.seq)
+    handler = HANDLERS.get(type(event))
+    return state if handler is None else handler(state, event, record.at)
+
+
+def _tick(state: LoopState, event: ev.Event, at: float) -> LoopState:
+    """Count the time since the driver's last fact. What humans append does not move the driver's clock."""
+    if not state.driving or event.SOURCE == "system" or isinstance(event, ev.ContinuousResumed | ev.Unknown):
+        return state
+    return replace(state, active_seconds=state.active_seconds + max(0.0, at - state.last_at), last_at=at)
+
+
+# --- the run -------------------------------------------------------------------------------------------------
+
+
+def _started(state: LoopState, event: ev.ContinuousStarted, at: float) -> LoopState:
+    return replace(
+        state, run_id=event.run_id, spec=event.spec, policy=event.policy, started_at=at, last_at=at, phase="running"
+    )
+
+
+def _resumed(state: LoopState, _: ev.ContinuousResumed, at: float) -> LoopState:
+    """A driver is there again: what stopped the run before is forgiven once, the counters of work stay."""
+    return replace(
+        state, phase="running", driving=True, last_at=at, stop=None, paused=False, stop_reason=None, stop_detail="",
+        fatal=None, fatal_detail="", blocked=None, failures_in_a_row=0, denials_in_a_row=0, outage_since=None,
+        backoffs=0, breaker=breaker.rest(state.breaker, state.policy, at),
+    )  # fmt: skip
+
+
+def _recovered(state: LoopState, _: ev.ContinuousRecovered, __: float) -> LoopState:
+    return state
+
+
+def _waiting(state: LoopState, _: ev.ContinuousWaiting, __: float) -> LoopState:
+    """For eyes: why and how long is always decided anew, so that raised limits end a wait."""
+    return state
+
+
+def _hook_failed(state: LoopState, event: ev.HookFailed, _: float) -> LoopState:
+    if state.policy.hook_failure != "stop":
+        return state
+    return replace(state, fatal="hook_failed", fatal_detail=f"{event.hook}: {event.detail}")
+
+
+def _limit_reached(state: LoopState, _: ev.ContinuousLimitReached, __: float) -> LoopState:
+    return state
+
+
+def _suspended(state: LoopState, event: ev.ContinuousSuspended, _: float) -> LoopState:
+    return replace(
+        state, phase="suspended", driving=False, stop_reason=event.stop_reason, stop_detail=event.detail, stop=None
+    )
+
+
+def _completed_run(state: LoopState, event: ev.ContinuousCompleted, _: float) -> LoopState:
+    return replace(
+        state, phase="completed", driving=False, stop_reason=event.stop_reason, stop_detail=event.detail, stop=None
+    )
+
+
+# --- iterations ----------------------------------------------------------------------------------------------
+
+
+def _iteration_started(state: LoopState, event: ev.IterationStarted, at: float) -> LoopState:
+    state = _book_abandoned(state)
+    return replace(
+        state,
+        attempts=max(state.attempts, event.iteration_num),
+        open=OpenIteration(
+            number=event.iteration_num, retry=event.retry, started_at=at, started_seq=state.last_seq,
+            resume_session=event.resume_session,
+        ),
+        retry=None,
+        wait=None,
+        calls=window.record(state.calls, at),
+        messages=tuple(m for m in state.messages if m.number > event.messages_shown),
+        breaker=breaker.rest(state.breaker, state.policy, at),
+    )  # fmt: skip
+
+
+def _book_abandoned(state: LoopState) -> LoopState:
+    """An iteration still open when the next one starts: its replies were served, so they are booked."""
+    if state.open is None:
+        return state
+    return replace(state, spend=_sum(state.spend, _as_estimate(state.open)), open=None)
+
+
+def _as_estimate(left: OpenIteration) -> Spend:
+    return replace(left.spend, estimated_usd=left.spend.estimated_usd + left.reply_under_way_usd)
+
+
+def _session(state: LoopState, event: tr.AgentSession, at: float) -> LoopState:
+    if state.open is None:
+        return state
+    return replace(
+        state, open=replace(state.open, session_id=event.session_id), last_session=event.session_id, last_session_at=at
+    )
+
+
+def _reply_started(state: LoopState, event: tr.AgentReplyStarted, _: float) -> LoopState:
+    if state.open is None:
+        return state
+    under_way = replace(state.open, reply_under_way=event.message_id, reply_under_way_usd=event.cost_usd or 0.0)
+    return replace(state, open=under_way)
+
+
+def _reply(state: LoopState, event: tr.AgentReply, _: float) -> LoopState:
+    """A reply served in full: booked, and proof that an outage is over."""
+    if state.open is None:
+        return state
+    left = state.open
+    served = replace(left, spend=_sum(left.spend, _spend(event.cost_usd, 0.0, event.usage)), replies=left.replies + 1)
+    if left.reply_under_way == event.message_id:
+        served = replace(served, reply_under_way=None, reply_under_way_usd=0.0)
+    return replace(state, open=served, outage_since=None, backoffs=0)
+
+
+def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: float) -> LoopState:
+    state = _close(state, event)
+    done = _claims_done(state, event.claim)
+    report = event.claim.report
+    denied = bool(event.evidence.denials) and not event.evidence.changed
+    return replace(
+        state,
+        successes=state.successes + 1,
+        failures_in_a_row=0,
+        outage_since=None,
+        backoffs=0,
+        denials_in_a_row=state.denials_in_a_row + 1 if denied else 0,
+        last_denials=event.evidence.denials,
+        streak=state.streak + 1 if done else 0,
+        streak_form=("tasks" if state.tasks_all_done else event.claim.form) if done else "none",
+        claim_due=done and bool(state.spec.checks),
+        verified=False,
+        feedback="",
+        blocked=_blocked_because(event.claim) if not done else None,
+        breaker=breaker.observe(state.breaker, _observation(event, done=done), state.policy, at),
+        half_done=None,
+        last_report=report or state.last_report,
+        asked_question=event.claim.question,
+        last_error="",
+        last_session=event.session_id or state.last_session,
+        last_session_at=at,
+        tasks_completed=state.tasks_completed + (report.tasks_completed if report else 0),
+        files_modified=state.files_modified + event.evidence.files_changed,
+        wait=Wait(until=at + state.policy.loop_delay, cause="loop_delay") if state.policy.loop_delay else None,
+    )
+
+
+def _claims_done(state: LoopState, claim: Claim) -> bool:
+    policy = state.policy
+    said = says_done(claim, strict=policy.strict_completion, indicator_threshold=policy.indicator_threshold)
+    return said or state.tasks_all_done
+
+
+def _blocked_because(claim: Claim) -> str | None:
+    if not says_blocked(claim) or claim.report is None:
+        return None
+    return claim.report.recommendation or claim.report.summary or "the agent gave no reason"
+
+
+def _observation(event: ev.IterationCompleted, *, done: bool) -> breaker.Observation:
+    report, evidence = event.claim.report, event.evidence
+    return breaker.Observation(
+        changed=evidence.changed,
+        activity=evidence.activity,
+        tasks_completed=report.tasks_completed if report else 0,
+        has_status=report is not None,
+        work_type=report.work_type if report else None,
+        error_signature=evidence.error_signature,
+        output_chars=evidence.output_chars,
+        indicators=event.claim.indicators,
+        question=event.claim.question,
+        claims_done=done,
+        files_modified=report.files_modified if report else 0,
+    )
+
+
+def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) -> LoopState:
+    left = state.open
+    state = replace(_close(state, event), last_error=event.error, last_session=event.session_id or state.last_session)
+    fault = FAULTS.get(event.error_type, MODEL_ERROR)
+    match fault.remedy:
+        case Remedy.WAIT | Remedy.BACK_OFF:
+            return _passing_trouble(state, event, fault, left, at)
+        case Remedy.STOP:
+            return replace(state, fatal=fault.name, fatal_detail=event.error)
+        case Remedy.COUNT:
+            failures = state.failures_in_a_row + 1
+            pause = Wait(until=event.retry_at, cause=fault.name) if event.retry_at else None
+            session = None if fault.name == "context_too_long" else state.last_session
+            return replace(state, failures_in_a_row=failures, wait=pause, last_session=session)
+        case Remedy.EXCUSE:
+            again = fault.name in {"paused", "steered"}
+            return replace(state, retry=_same_iteration(event, left, fault) if again else None)
+
+
+def _passing_trouble(
+    state: LoopState, event: ev.IterationFailed, fault: Fault, left: OpenIteration | None, at: float
+) -> LoopState:
+    """Trouble that passes by itself costs no attempt: the same iteration goes on in the same session."""
+    until = event.retry_at if event.retry_at is not None else at
+    since = state.outage_since if fault.remedy is Remedy.WAIT else (state.outage_since or at)
+    return replace(
+        state,
+        retry=_same_iteration(event, left, fault),
+        wait=Wait(until=until, cause=fault.name),
+        outage_since=since,
+        backoffs=state.backoffs + 1,
+        usage_limit_hit=state.usage_limit_hit or fault.name in {"usage_limit", "rate_limit"},
+    )
+
+
+def _same_iteration(event: ev.IterationFailed, left: OpenIteration | None, fault: Fault) -> Retry:
+    retry = left.retry + 1 if left is not None else 1
+    return Retry(number=event.iteration_num, retry=retry, session_id=event.session_id, because=fault.name)
+
+
+def _close(state: LoopState, event: ev.IterationCompleted | ev.IterationFailed) -> LoopState:
+    """Book an iteration. What the agent booked is the truth; the replies seen on the way are the fallback."""
+    seen = state.open.spend if state.open is not None else Spend()
+    if event.cost_usd is None:
+        booked = replace(seen, estimated_usd=event.estimated_usd, unknown_costs=max(1, seen.unknown_costs))
+    else:
+        booked = _spend(event.cost_usd, event.estimated_usd, event.usage)
+    return replace(state, spend=_sum(state.spend, booked), open=None)
+
+
+def _spend(cost: float | None, estimated: float, usage: Usage) -> Spend:
+    return Spend(cost_usd=cost or 0.0, estimated_usd=estimated, unknown_costs=1 if cost is None else 0, usage=usage)
+
+
+def _sum(one: Spend, other: Spend) -> Spend:
+    return Spend(
+        cost_usd=one.cost_usd + other.cost_usd,
+        estimated_usd=one.estimated_usd + other.estimated_usd,
+        unknown_costs=one.unknown_costs + other.unknown_costs,
+        usage=one.usage + other.usage,
+    )
+
+
+def _validation(state: LoopState, event: ev.IterationValidation, _: float) -> LoopState:
+    if event.passed:
+        return replace(state, claim_due=False, verified=True, verified_commit=event.commit, feedback="")
+    return replace(state, claim_due=False, verified=False, streak=0, streak_form="none", feedback=event.feedback)
+
+
+def _tasks(state: LoopState, event: ev.TasksRead, _: float) -> LoopState:
+    """Before the first iteration a file with every box ticked is a claim by itself."""
+    state = replace(state, tasks_open=event.open_blocking, tasks_ticked=event.ticked, tasks_all_done=event.all_done)
+    if event.all_done and state.attempts == 0:
+        return replace(state, streak=1, streak_form="tasks", claim_due=bool(state.spec.checks))
+    return state
+
+
+# --- git -----------------------------------------------------------------------------------------------------
+
+
+def _committed(state: LoopState, event: ev.LandingCommitted, _: float) -> LoopState:
+    return replace(state, commits=state.commits + 1, last_commit=event.commit)
+
+
+def _snapshot(state: LoopState, event: ev.LandingSnapshot, _: float) -> LoopState:
+    half = HalfDone(iteration_num=event.iteration_num, reason=event.reason, ref=event.ref, files=event.files)
+    return replace(state, half_done=half)
+
+
+# --- what humans ask for -------------------------------------------------------------------------------------
+
+
+def _stop(state: LoopState, event: ev.StopRequested, _: float) -> LoopState:
+    asked = StopAsked(by=event.by, after_iteration=event.after_iteration, signal=event.signal)
+    return replace(state, stop=asked)
+
+
+def _pause(state: LoopState, _: ev.PauseRequested, __: float) -> LoopState:
+    return replace(state, paused=True)
+
+
+def _resume(state: LoopState, _: ev.ResumeRequested, __: float) -> LoopState:
+    return replace(state, paused=False)
+
+
+def _message(state: LoopState, event: ev.MessageReceived, _: float) -> LoopState:
+    number = state.messages_received + 1
+    message = Message(number=number, content=event.content, urgent=event.urgent)
+    return replace(state, messages=(*state.messages, message)[-_MESSAGES_KEPT:], messages_received=number)
+
+
+def _limits(state: LoopState, event: ev.LimitsChanged, _: float) -> LoopState:
+    known: dict[str, Any] = {name: value for name, value in event.changes.items() if name in LIMIT_FIELDS}
+    return replace(state, policy=replace(state.policy, **known))
+
+
+def _reset(state: LoopState, event: ev.ResetRequested, _: float) -> LoopState:
+    if event.circuit:
+        state = replace(state, breaker=breaker.reset(state.breaker))
+    if event.session:
+        state = replace(state, last_session=None, retry=None)
+    if event.history:
+        state = replace(
+            state, streak=0, streak_form="none", failures_in_a_row=0, denials_in_a_row=0, outage_since=None,
+            backoffs=0, wait=None, calls=(), feedback="", blocked=None, fatal=None,
+        )  # fmt: skip
+    return state
+
+
+HANDLERS: dict[type[ev.Event], Handler] = {
+    ev.ContinuousStarted: _started,
+    ev.ContinuousResumed: _resumed,
+    ev.ContinuousRecovered: _recovered,
+    ev.ContinuousWaiting: _waiting,
+    ev.ContinuousLimitReached: _limit_reached,
+    ev.HookFailed: _hook_failed,
+    ev.ContinuousSuspended: _suspended,
+    ev.ContinuousCompleted: _completed_run,
+    ev.IterationStarted: _iteration_started,
+    ev.IterationCompleted: _iteration_completed,
+    ev.IterationFailed: _iteration_failed,
+    ev.IterationValidation: _validation,
+    ev.TasksRead: _tasks,
+    ev.LandingCommitted: _committed,
+    ev.LandingSnapshot: _snapshot,
+    ev.StopRequested: _stop,
+    ev.PauseRequested: _pause,
+    ev.ResumeRequested: _resume,
+    ev.MessageReceived: _message,
+    ev.LimitsChanged: _limits,
+    ev.ResetRequested: _reset,
+    tr.AgentSession: _session,
+    tr.AgentReplyStarted: _reply_started,
+    tr.AgentReply: _reply,
+}

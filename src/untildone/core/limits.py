@@ -1,0 +1,67 @@
+"""The limits a user can set on a run, as one table: what each counts, and whether it cuts a running iteration."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from untildone.core.policy import Policy
+from untildone.core.state import LoopState
+from untildone.core.stopping import Reason
+
+# Sums of floats: a budget of 1.00 is reached by 0.9999999999.
+_EPSILON = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit."""
+
+    field: str
+    reason: Reason
+    value: Callable[[Policy], float | None]
+    used: Callable[[LoopState, float], float]
+    cuts: bool
+    """Reached in mid-iteration, the agent is interrupted."""
+
+
+LIMITS: tuple[Limit, ...] = (
+    Limit("max_runs", Reason.MAX_RUNS, lambda p: p.max_runs, lambda s, _: s.successes, cuts=False),
+    Limit("max_iterations", Reason.MAX_ITERATIONS, lambda p: p.max_iterations, lambda s, _: s.attempts, cuts=False),
+    Limit("max_cost_usd", Reason.MAX_COST, lambda p: p.max_cost_usd, lambda s, _: s.spent_usd, cuts=True),
+    Limit("max_tokens", Reason.MAX_TOKENS, lambda p: p.max_tokens, lambda s, _: s.spent_tokens, cuts=True),
+    Limit("max_duration", Reason.MAX_DURATION, lambda p: p.max_duration, lambda s, now: s.elapsed(now), cuts=True),
+    Limit("deadline", Reason.DEADLINE, lambda p: p.deadline, lambda _, now: now, cuts=True),
+)
+
+LIMIT_FIELDS: tuple[str, ...] = (*(limit.field for limit in LIMITS), "max_calls_per_hour")
+"""Policy fields that can be changed while a run goes on."""
+
+
+def is_reached(limit: Limit, state: LoopState, now: float) -> bool:
+    """Is this limit set and used up?"""
+    value = limit.value(state.policy)
+    return value is not None and limit.used(state, now) >= value - _EPSILON
+
+
+def cutting_limit(state: LoopState, now: float) -> Limit | None:
+    """The first reached limit that cuts a running iteration."""
+    return next((limit for limit in LIMITS if limit.cuts and is_reached(limit, state, now)), None)
+
+
+def limit_of(reason: str) -> Limit | None:
+    """The limit behind a stop reason, if it is one."""
+    return next((limit for limit in LIMITS if limit.reason == reason), None)
+
+
+def time_left(state: LoopState, now: float) -> float | None:
+    """Seconds until duration or deadline is reached; None when neither is set."""
+    ends = []
+    if state.policy.max_duration is not None:
+        ends.append(state.policy.max_duration - state.elapsed(now))
+    if state.policy.deadline is not None:
+        ends.append(state.policy.deadline - now)
+    return min(ends) if ends else None
+
+
+def has_finite_limit(policy: Policy) -> bool:
+    """Will this run end by itself, whatever the agent does?"""
+    return any(limit.value(policy) is not None for limit in LIMITS)

@@ -1,0 +1,268 @@
+"""One plain line for any event: what `untildone log` and the plain output show."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from untildone.core import events as ev
+from untildone.core import trace as tr
+from untildone.core.durations import format_duration
+from untildone.core.faults import FAULTS
+from untildone.core.figures import cause_text, clock, count, dollars, short_commit
+from untildone.core.limits import LIMITS
+from untildone.core.printable import one_line
+from untildone.core.stopping import DONE, meaning
+
+DETAIL = 200
+"""Columns kept of what the agent or a program wrote."""
+
+_SIGNS = {
+    "Bash": "$", "BashOutput": "$", "KillShell": "$",
+    "Edit": "✎", "MultiEdit": "✎", "Write": "✎", "NotebookEdit": "✎",
+    "Read": "▸", "NotebookRead": "▸", "LS": "▸",
+    "Grep": "?", "Glob": "?", "ToolSearch": "?",
+    "Task": "»", "Agent": "»", "Skill": "»",
+    "WebFetch": "@", "WebSearch": "@",
+    "TodoWrite": "☑", "TaskCreate": "☑", "TaskUpdate": "☑",
+}  # fmt: skip
+
+Liner = Callable[[Any, float], str | None]
+
+
+def event_line(record: ev.Record) -> str | None:
+    """One safe line about an event, or None for what would only be noise."""
+    event = record.event
+    liner = _LINERS.get(type(event))
+    if liner is None:
+        return one_line(f"event {event.TYPE}", DETAIL)
+    return liner(event, record.at)
+
+
+def tool_line(event: tr.AgentToolUse, width: int = DETAIL) -> str:
+    """A tool call: a sign for its kind, its name, and what it was called with."""
+    tool = one_line(event.tool, 60)
+    if tool.startswith("mcp__"):
+        sign, shown = "+", tool.removeprefix("mcp__").replace("__", "/")
+    else:
+        sign, shown = _SIGNS.get(tool, "•"), tool
+    return ("  " if event.subagent else "") + one_line(f"{sign} {shown} {event.detail}", width)
+
+
+def _started(event: ev.ContinuousStarted, _: float) -> str:
+    return f"run {one_line(event.spec.name, DETAIL)} ({event.run_id}): {one_line(event.goal, DETAIL)}"
+
+
+def _resumed(event: ev.ContinuousResumed, _: float) -> str:
+    return f"driver {event.pid} on {one_line(event.host, 60)} took the run up (untildone {one_line(event.version, 40)})"
+
+
+def _recovered(event: ev.ContinuousRecovered, _: float) -> str:
+    found = ["recovered after the last driver died"]
+    if event.iteration_num is not None:
+        found.append(f"iteration {event.iteration_num} had been left open")
+    if event.orphans_ended:
+        found.append(f"{count(event.orphans_ended, 'leftover process', 'leftover processes')} ended")
+    if event.snapshot:
+        found.append(f"half-done work kept as {one_line(event.snapshot, DETAIL)}")
+    return ", ".join(found)
+
+
+def _waiting(event: ev.ContinuousWaiting, at: float) -> str:
+    until = f" until {clock(event.until, at)} ({format_duration(event.until - at)})" if event.until is not None else ""
+    detail = f": {one_line(event.detail, DETAIL)}" if event.detail else ""
+    return f"waiting for {one_line(cause_text(event.cause), DETAIL)}{until}{detail}"
+
+
+def _limit_reached(event: ev.ContinuousLimitReached, _: float) -> str:
+    limit = next((limit for limit in LIMITS if limit.field == event.limit_type), None)
+    said = meaning(limit.reason) if limit else one_line(event.limit_type, DETAIL)
+    return f"limit reached: {said} ({event.current_value:.6g} of {event.limit_value:.6g})"
+
+
+def _hook_failed(event: ev.HookFailed, _: float) -> str:
+    return one_line(f"the {event.hook} command failed: {event.detail}", DETAIL)
+
+
+def _suspended(event: ev.ContinuousSuspended, _: float) -> str:
+    return f"stopped: {_why(event.stop_reason, event.detail)}"
+
+
+def _completed(event: ev.ContinuousCompleted, _: float) -> str:
+    if event.stop_reason not in DONE:
+        return f"ended: {_why(event.stop_reason, event.detail)}"
+    return f"done{' and verified' if event.verified else ', not verified'}: {_why(event.stop_reason, event.detail)}"
+
+
+def _why(reason: str, detail: str) -> str:
+    said = f"{meaning(reason)} [{reason}]"
+    return one_line(f"{said}: {detail}" if detail else said, 2 * DETAIL)
+
+
+def _warning(event: ev.ContinuousWarning, _: float) -> str:
+    return f"note: {one_line(event.message, 2 * DETAIL)}"
+
+
+def _iteration_started(event: ev.IterationStarted, _: float) -> str:
+    again = f", try {event.retry + 1}" if event.retry else ""
+    session = ", same session" if event.resume_session else ""
+    return f"iteration {event.iteration_num} started{again}{session}"
+
+
+def _iteration_completed(event: ev.IterationCompleted, _: float) -> str:
+    report = event.claim.report
+    said = one_line(report.summary if report else "", DETAIL)
+    facts = [
+        f"iteration {event.iteration_num} ended in {format_duration(event.duration_seconds)}",
+        _cost(event.cost_usd, event.estimated_usd),
+        count(event.evidence.files_changed, "file") + " changed" if event.evidence.changed else "nothing changed",
+    ]
+    return ", ".join(facts) + (f": {said}" if said else "")
+
+
+def _iteration_failed(event: ev.IterationFailed, at: float) -> str:
+    fault = FAULTS.get(event.error_type)
+    why = fault.meaning if fault else event.error_type
+    facts = f"iteration {event.iteration_num} broke off after {format_duration(event.duration_seconds)}"
+    again = f", next try at {clock(event.retry_at, at)}" if event.retry_at is not None else ""
+    said = "" if event.error in {"", why} else f" ({one_line(event.error, DETAIL)})"
+    return f"{facts}, {_cost(event.cost_usd, event.estimated_usd)}: {one_line(why, DETAIL)}{said}{again}"
+
+
+def _cost(cost: float | None, estimated: float) -> str:
+    said = "cost unknown" if cost is None else dollars(cost)
+    return f"{said} + about {dollars(estimated)} cut off" if estimated else said
+
+
+def _claimed(event: ev.IterationCompletionSignal, _: float) -> str:
+    return f"the agent says it is done ({event.signal_count} of {event.threshold})"
+
+
+def _validation(event: ev.IterationValidation, _: float) -> str:
+    at = f" at {short_commit(one_line(event.commit, 40))}" if event.commit else ""
+    if event.passed:
+        return f"checks passed{at}: {one_line('; '.join(check.command for check in event.checks), DETAIL)}"
+    failed = [f"{one_line(c.command, 80)} ({exit_text(c.exit_code)})" for c in event.checks if not c.passed]
+    said = "; ".join(failed) or "; ".join(one_line(error, 80) for error in event.errors) or "no check could be run"
+    return f"checks failed{at}: {said}"
+
+
+def exit_text(code: int | None) -> str:
+    """`exit 1`, or that a check never ended."""
+    return "did not end in time" if code is None else f"exit {code}"
+
+
+def _tasks(event: ev.TasksRead, _: float) -> str:
+    optional = f", {event.open_optional} optional open" if event.open_optional else ""
+    return f"tasks: {event.open_blocking} open, {event.ticked} done{optional}"
+
+
+def _committed(event: ev.LandingCommitted, _: float) -> str:
+    who = "the agent committed" if event.by == "agent" else "committed"
+    said = one_line(event.message.split("\n", 1)[0], DETAIL)
+    return f"{who} {short_commit(one_line(event.commit, 40))} ({count(event.files_changed, 'file')}): {said}"
+
+
+def _snapshot(event: ev.LandingSnapshot, _: float) -> str:
+    return f"half-done work ({count(len(event.files), 'file')}) kept as {one_line(event.ref, DETAIL)}"
+
+
+def _stop(event: ev.StopRequested, _: float) -> str:
+    when = " after this iteration" if event.after_iteration else ""
+    return one_line(f"{event.by} asked the run to stop{when}", DETAIL)
+
+
+def _pause(event: ev.PauseRequested, _: float) -> str:
+    return one_line(f"{event.by} paused the run", DETAIL)
+
+
+def _resume(event: ev.ResumeRequested, _: float) -> str:
+    return one_line(f"{event.by} ended the pause", DETAIL)
+
+
+def _message(event: ev.MessageReceived, _: float) -> str:
+    return one_line(f"{'urgent ' if event.urgent else ''}message from {event.by}: {event.content}", DETAIL)
+
+
+def _limits(event: ev.LimitsChanged, _: float) -> str:
+    changes = ", ".join(f"{name} = {'none' if value is None else value}" for name, value in event.changes.items())
+    return one_line(f"{event.by} changed the limits: {changes}", DETAIL)
+
+
+def _reset(event: ev.ResetRequested, _: float) -> str:
+    parts = {"the breaker": event.circuit, "the session": event.session, "streaks and fault counters": event.history}
+    return one_line(f"{event.by} reset {', '.join(part for part, asked in parts.items() if asked)}", DETAIL)
+
+
+def _unknown(event: ev.Unknown, _: float) -> str:
+    return one_line(f"event {event.type} (from a newer version)", DETAIL)
+
+
+def _session(event: tr.AgentSession, _: float) -> str:
+    return one_line(f"session {event.session_id} {event.model or ''}", DETAIL)
+
+
+def _agent_started(event: tr.AgentStarted, _: float) -> str:
+    return f"agent {'ready (warm)' if event.warm else 'started'}" + (f", pid {event.pid}" if event.pid else "")
+
+
+def _agent_message(event: tr.AgentMessage, _: float) -> str | None:
+    said = one_line(event.text, DETAIL)
+    return f"{'  ' if event.subagent else ''}“{said}”" if said else None
+
+
+def _tool_use(event: tr.AgentToolUse, _: float) -> str:
+    return tool_line(event)
+
+
+def _tool_result(event: tr.AgentToolResult, _: float) -> str | None:
+    return f"  ✗ {one_line(event.text, DETAIL)}" if event.is_error else None
+
+
+def _system(event: tr.AgentSystem, _: float) -> str:
+    facts = " ".join(f"{key}={value}" for key, value in event.data.items() if isinstance(value, str | int | float))
+    return one_line(f"claude: {event.subtype} {facts}", DETAIL)
+
+
+def _stream_error(event: tr.AgentStreamError, _: float) -> str:
+    return one_line(f"a line of the agent could not be read: {event.error}", DETAIL)
+
+
+def _silent(_: ev.Event, __: float) -> None:
+    return None
+
+
+_LINERS: Mapping[type[ev.Event], Liner] = {
+    ev.ContinuousStarted: _started,
+    ev.ContinuousResumed: _resumed,
+    ev.ContinuousRecovered: _recovered,
+    ev.ContinuousWaiting: _waiting,
+    ev.ContinuousLimitReached: _limit_reached,
+    ev.HookFailed: _hook_failed,
+    ev.ContinuousSuspended: _suspended,
+    ev.ContinuousCompleted: _completed,
+    ev.ContinuousWarning: _warning,
+    ev.IterationStarted: _iteration_started,
+    ev.IterationCompleted: _iteration_completed,
+    ev.IterationFailed: _iteration_failed,
+    ev.IterationCompletionSignal: _claimed,
+    ev.IterationValidation: _validation,
+    ev.TasksRead: _tasks,
+    ev.LandingCommitted: _committed,
+    ev.LandingSnapshot: _snapshot,
+    ev.StopRequested: _stop,
+    ev.PauseRequested: _pause,
+    ev.ResumeRequested: _resume,
+    ev.MessageReceived: _message,
+    ev.LimitsChanged: _limits,
+    ev.ResetRequested: _reset,
+    ev.Unknown: _unknown,
+    tr.AgentSession: _session,
+    tr.AgentReplyStarted: _silent,
+    tr.AgentReply: _silent,
+    tr.AgentStarted: _agent_started,
+    tr.AgentMessage: _agent_message,
+    tr.AgentThinking: _silent,
+    tr.AgentToolUse: _tool_use,
+    tr.AgentToolResult: _tool_result,
+    tr.AgentSystem: _system,
+    tr.AgentStreamError: _stream_error,
+}

@@ -1,0 +1,55 @@
+"""A run on one line: the monitor's line, and the line a person asks for with `--format`."""
+
+import re
+
+from untildone.core.figures import dollars
+from untildone.core.printable import one_line
+from untildone.core.views import RunView, result_json
+from untildone.errors import UsageError
+
+# Only a plain {name}: str.format would also follow attributes and indexes of whatever it is given.
+_FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_ESCAPED = {"\\n": "\n", "\\t": "\t"}
+
+
+def result_line(template: str, view: RunView) -> str:
+    r"""`template` with each {field} of the result filled in; {{ and }} are braces, \n and \t what they mean."""
+    fields = result_json(view)
+
+    def filled(found: re.Match[str]) -> str:
+        if found[0] in {"{{", "}}"}:
+            return found[0][0]
+        name = found[1]
+        if name not in fields:
+            known = ", ".join(fields)
+            raise UsageError(
+                f"--format: {found[0]!r} is not a field; the fields are {known} (a brace is written twice)"
+            )
+        return _value(fields[name])
+
+    for written, meant in _ESCAPED.items():
+        template = template.replace(written, meant)
+    return _FIELD.sub(filled, template)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else one_line(str(value))
+
+
+def monitor_line(view: RunView) -> str:
+    """`[Loop 3/50] IN_PROGRESS | Tasks: 2 | Files: 5 | ...`: the whole run at a glance."""
+    of = f"/{view.iterations_at_most}" if view.iterations_at_most is not None else ""
+    budget = next((gauge.limit for gauge in view.gauges if gauge.field == "max_cost_usd"), None)
+    cost = view.cost + (f"/{dollars(budget)}" if budget is not None else "")
+    parts = (
+        f"[Loop {view.iteration}{of}] {view.report.status if view.report else view.status.upper()}",
+        f"Tasks: {view.tasks_completed}",
+        f"Files: {view.files_modified}",
+        f"Tests: {view.report.tests_status if view.report else 'NOT_RUN'}",
+        f"Cost: {cost}",
+        f"Circuit: {view.breaker}",
+        f"Streak: {view.streak}/{view.streak_needed}",
+    )
+    return one_line(" | ".join(parts))

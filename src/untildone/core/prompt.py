@@ -1,0 +1,212 @@
+"""What the agent is told: rules that never change (system prompt) and the prompt of one iteration."""
+
+from dataclasses import dataclass
+
+from untildone.core.claims import status_instructions
+from untildone.core.decide import Iterate
+from untildone.core.durations import format_duration
+from untildone.core.faults import FAULTS
+from untildone.core.limits import LIMITS
+from untildone.core.policy import Policy, RunSpec
+from untildone.core.state import LoopState
+from untildone.core.tasks import task_prompt
+
+PAPER_CAP = 32 * 1024
+"""Bytes of a notes or knowledge file that go into a prompt."""
+TASKS_CAP = 256 * 1024
+_PREVIEW = 500
+_FEW = 20
+
+
+_RELAY = (
+    "You are one of several developers who work on the same goal one after the other, each with a fresh memory. "
+    "Do one meaningful piece of work, leave the project better than you found it, and hand over. "
+)
+_NOBODY_IS_HERE = (
+    "Nobody is here to answer: never ask and wait. Decide like a careful engineer, note the assumption in your "
+    "report, and go on. Questions for the human go into the report; they are read in the morning."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A file of the user's as the prompt sees it: its beginning, and how long it really is."""
+
+    text: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Papers:
+    """What the loop read from the folder for this iteration."""
+
+    notes: Paper | None = None
+    knowledge: Paper | None = None
+    tasks: Paper | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The text for the agent, and what the human should know about how it was made."""
+
+    text: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def preview(self) -> str:
+        return self.text[:_PREVIEW]
+
+
+def rules(spec: RunSpec, policy: Policy) -> str:
+    """The rules of the relay, for the system prompt: the same in every iteration, so they stay cached."""
+    committing = (
+        "Do not commit or push: the loop commits your work after each iteration. "
+        if spec.commit
+        else "Do not commit or push. "
+    )
+    parts = [
+        "# You work in a relay",
+        _RELAY + committing,
+        _NOBODY_IS_HERE,
+        "Do not touch the loop that runs you: no `untildone` commands, no edits of its files.",
+        status_instructions(policy.completion_signal),
+    ]
+    return "\n\n".join(parts)
+
+
+def build_prompt(state: LoopState, order: Iterate, papers: Papers, now: float) -> Prompt:
+    """The prompt of an iteration, or of another try of one whose session goes on."""
+    if order.session is not None and state.retry is not None:
+        return Prompt(_continuation(state))
+    spec = state.spec
+    sections = [
+        _context(state, order, now),
+        _section("PRIMARY GOAL", spec.goal),
+        _tasks(spec, papers),
+        _messages(state),
+        _half_done(state),
+        _failed_checks(state),
+        _advice(state),
+        _paper("CONTEXT FROM PREVIOUS ITERATION", f"The notes in `{spec.notes_file}`:", papers.notes),
+        _paper("DURABLE PROJECT KNOWLEDGE", f"From `{spec.knowledge_file}`:", papers.knowledge),
+        _notes_duty(spec, papers),
+    ]
+    text = "\n\n".join(section for section in sections if section)
+    return Prompt(text, _warnings(spec, papers))
+
+
+def _section(title: str, body: str) -> str:
+    return f"## {title}\n\n{body.strip()}" if body.strip() else ""
+
+
+def _context(state: LoopState, order: Iterate, now: float) -> str:
+    so_far = f"{state.successes} of {state.attempts} so far ended well." if state.attempts else "It is the first."
+    lines = [f"This is iteration {order.number} of an autonomous run. {so_far}"]
+    lines += [f"- {line}" for line in _limit_lines(state, now)]
+    return _section("CONTINUOUS WORKFLOW CONTEXT", "\n".join(lines))
+
+
+def _limit_lines(state: LoopState, now: float) -> list[str]:
+    shown = []
+    for limit in LIMITS:
+        value = limit.value(state.policy)
+        if value is None:
+            continue
+        used = limit.used(state, now)
+        match limit.field:
+            case "max_cost_usd":
+                shown.append(f"budget: ${used:.2f} of ${value:.2f} spent")
+            case "max_duration" | "deadline":
+                shown.append(f"{limit.field.replace('_', ' ')}: {format_duration(max(0.0, value - used))} left")
+            case _:
+                shown.append(f"{limit.field.replace('_', ' ')}: {used:g} of {value:g} used")
+    return shown
+
+
+def _tasks(spec: RunSpec, papers: Papers) -> str:
+    if papers.tasks is None:
+        return ""
+    told = task_prompt(spec.task_prompt, papers.tasks.text)
+    return _section("TASKS", f"The task file is `{spec.task_file}`.\n\n{told}")
+
+
+def _messages(state: LoopState) -> str:
+    said = "\n\n".join(message.content for message in state.messages)
+    return _section("MESSAGE FROM THE HUMAN", said)
+
+
+def _half_done(state: LoopState) -> str:
+    half = state.half_done
+    if half is None:
+        return ""
+    files = "\n".join(f"- {path}" for path in half.files[:_FEW])
+    more = f"\n- and {len(half.files) - _FEW} more" if len(half.files) > _FEW else ""
+    return _section(
+        "HALF-DONE WORK",
+        f"Iteration {half.iteration_num} was cut off ({half.reason}). What it had changed is still in the tree, "
+        f"uncommitted, and may be incomplete. Look at it before you go on; do not repeat what is there.\n{files}{more}",
+    )
+
+
+def _failed_checks(state: LoopState) -> str:
+    if not state.feedback:
+        return ""
+    return _section(
+        "THE LAST CLAIM WAS WRONG",
+        "The goal was claimed to be reached, but the loop ran the checks itself and they failed. "
+        f"Until they pass the goal is not reached.\n\n{state.feedback}",
+    )
+
+
+def _advice(state: LoopState) -> str:
+    advice = []
+    if state.asked_question:
+        advice.append("The last iteration ended with a question. Nobody is here: decide, note the assumption, go on.")
+    if state.last_denials:
+        advice.append(
+            "These were denied last time; do without them or find another way: " + ", ".join(state.last_denials[:_FEW])
+        )
+    if state.breaker.same_error > 1:
+        advice.append(
+            f"The same error came up {state.breaker.same_error} times in a row. More of the same will not help: "
+            "question the approach and try a different one."
+        )
+    elif state.breaker.no_progress > 0:
+        advice.append("The last iteration left no trace of work. Do something that changes or verifies the project.")
+    if state.last_error:
+        advice.append(f"The last iteration failed: {state.last_error[:_PREVIEW]}")
+    return _section("FROM THE LOOP", "\n".join(f"- {line}" for line in advice))
+
+
+def _paper(title: str, lead: str, paper: Paper | None) -> str:
+    if paper is None:
+        return ""
+    cut = "\n\n(cut here: the file is longer)" if paper.size > len(paper.text.encode()) else ""
+    return _section(title, f"{lead}\n\n{paper.text.strip()}{cut}") if paper.text.strip() else ""
+
+
+def _notes_duty(spec: RunSpec, papers: Papers) -> str:
+    verb = "Update" if papers.notes is not None else "Create"
+    return _section(
+        "ITERATION NOTES",
+        f"{verb} `{spec.notes_file}` before you end, for the developer after you: what to do next and why, what "
+        "blocks, what surprised you. Keep it short: no lists of finished work, nothing that running the tests or "
+        "reading the code would tell.",
+    )
+
+
+def _warnings(spec: RunSpec, papers: Papers) -> tuple[str, ...]:
+    named = ((spec.notes_file, papers.notes), (spec.knowledge_file, papers.knowledge), (spec.task_file, papers.tasks))
+    return tuple(
+        f"{name} is {paper.size:,} bytes: only its first {len(paper.text.encode()):,} go into the prompt; shorten it"
+        for name, paper in named
+        if paper is not None and paper.size > len(paper.text.encode())
+    )
+
+
+def _continuation(state: LoopState) -> str:
+    """The session knows everything already: say why it stopped, pass on what is new, go on."""
+    because = state.retry.because if state.retry else ""
+    meaning = FAULTS[because].meaning if because in FAULTS else because
+    parts = [f"You were interrupted: {meaning}. That is over. Go on exactly where you stopped; do not start again."]
+    return "\n\n".join(part for part in (_messages(state), *parts) if part)

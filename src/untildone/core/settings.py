@@ -1,0 +1,281 @@
+"""Every setting, once. Flags, environment variables, file keys, help and docs/settings.md all come from this table.
+
+What a setting means is written at its field in `policy`; few carry their text here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Literal
+
+from untildone.core import units
+from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
+
+Home = Literal["policy", "options", "tending", "spec", "cli"]
+Group = Literal["limits", "done", "breaker", "faults", "agent", "git", "commands", "output"]
+Parser = Callable[[object], Any]
+
+GROUPS: Mapping[Group, str] = MappingProxyType(
+    {
+        "limits": "Limits: at least one, or --unbounded",
+        "done": "When it counts as done",
+        "breaker": "The breaker: when it is stuck",
+        "faults": "Faults and pauses",
+        "agent": "The agent",
+        "git": "Git",
+        "commands": "Your own commands around iterations",
+        "output": "Output and storage",
+    }
+)
+
+HOMES: Mapping[str, type] = MappingProxyType(
+    {"policy": Policy, "options": AgentOptions, "tending": Tending, "spec": RunSpec}
+)
+
+ARGUMENTS = ("goal", "cwd", "name", "task_file")
+"""Fields of a RunSpec that are given anew with each command and are never settings."""
+
+FINITE_LIMITS = ("max_runs", "max_iterations", "max_cost_usd", "max_tokens", "max_duration", "deadline")
+"""A run needs at least one of these, or `unbounded`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One thing a person can set, and every way to set it."""
+
+    name: str
+    """Its key in a settings file; upper-cased after UNTILDONE_ it is its environment variable."""
+    home: Home
+    field: str
+    """Field of the dataclass it ends up in, or its own name."""
+    group: Group
+    parse: Parser
+    kind: str
+    """What is typed: the placeholder in the help."""
+    default: object
+    flags: tuple[str, ...] = ()
+    off_flags: tuple[str, ...] = ()
+    """Flags that switch it off; only for switches."""
+    older_env: tuple[str, ...] = ()
+    """Names of environment variables people know from elsewhere."""
+    choices: tuple[str, ...] = ()
+    repeatable: bool = False
+    guarded: bool = False
+    """It can run code, widen the agent's rights or lift the limits: a project file needs trust to set it."""
+    in_files: bool = True
+    help: str = ""
+    """Only where no field says it, or where what is typed is not what the field holds."""
+
+    @property
+    def env(self) -> tuple[str, ...]:
+        """Environment variables; the first that is set wins."""
+        return (f"UNTILDONE_{self.name.upper()}", *self.older_env)
+
+
+def _choice(*allowed: str) -> Parser:
+    def parse(raw: object) -> str:
+        if raw not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}, not {raw!r}")
+        return str(raw)
+
+    return parse
+
+
+def _setting(
+    home: Home,
+    group: Group,
+    name: str,
+    parse: Parser,
+    kind: str,
+    *flags: str,
+    **more: Any,  # the rest of Setting's fields
+) -> Setting:
+    field = more.pop("field", name)
+    default = more.pop("default", None)
+    if home != "cli" and default is None:
+        default = getattr(HOMES[home](goal="", cwd="", name="") if home == "spec" else HOMES[home](), field)
+    return Setting(
+        name=name,
+        home=home,
+        field=field,
+        group=group,
+        parse=parse,
+        kind=kind,
+        default=default,
+        flags=flags,
+        **more,
+    )
+
+
+def _switch(home: Home, group: Group, name: str, on: tuple[str, ...], off: tuple[str, ...], **more: Any) -> Setting:
+    return _setting(home, group, name, units.switch, "", *on, off_flags=off, **more)
+
+
+def _pick(home: Home, group: Group, name: str, flag: str, choices: tuple[str, ...], **more: Any) -> Setting:
+    return _setting(home, group, name, _choice(*choices), "|".join(choices), flag, choices=choices, **more)
+
+
+_seconds = partial(units.duration, bare="seconds")
+_percent = partial(units.whole, most=100)
+_minutes_limit = partial(units.limit_duration, bare="minutes")
+
+PROFILE_NAMES = ("continuous-claude", "clawker", "ralph")
+
+SETTINGS: tuple[Setting, ...] = (
+    # --- limits ---
+    _setting("policy", "limits", "max_runs", units.limit, "N", "-m", "--max-runs", older_env=("CONTINUOUS_MAX_RUNS",)),
+    _setting("policy", "limits", "max_iterations", units.limit, "N", "--max-iterations", "--max-loops"),
+    _setting(
+        "policy", "limits", "max_cost_usd", units.money, "USD", "--max-cost", older_env=("CONTINUOUS_MAX_COST_USD",)
+    ),
+    _setting("policy", "limits", "max_tokens", units.limit, "N", "--max-tokens"),
+    _setting(
+        "policy", "limits", "max_duration", units.limit_duration, "DURATION", "--max-duration",
+        older_env=("CONTINUOUS_MAX_DURATION",),
+    ),
+    _setting(
+        "policy", "limits", "deadline", units.moment, "HH:MM", "--deadline",
+        help="Stop at this time of day, or at a date and time such as 2026-01-31T07:30, whatever is going on.",
+    ),
+    _setting("policy", "limits", "max_calls_per_hour", units.limit, "N", "--max-calls-per-hour", "--calls-per-hour"),
+    _switch("policy", "limits", "unbounded", ("--unbounded",), ("--no-unbounded",), guarded=True),
+    # --- done ---
+    _setting("spec", "done", "checks", units.lines, "CMD", "--check", repeatable=True, guarded=True),
+    _setting("spec", "done", "check_timeout", units.timeout, "DURATION", "--check-timeout"),
+    _setting(
+        "policy", "done", "completion_signal", units.name_text, "TEXT", "--completion-signal",
+        older_env=("CONTINUOUS_COMPLETION_SIGNAL",),
+    ),
+    _pick(
+        "policy", "done", "completion_match", "--completion-match",
+        ("line", "substring", "substring_any_case"),
+    ),
+    _setting(
+        "policy", "done", "completion_threshold", units.whole, "N", "--completion-threshold",
+        older_env=("CONTINUOUS_COMPLETION_THRESHOLD",),
+    ),
+    _switch("policy", "done", "strict_completion", ("--strict-completion",), ("--no-strict-completion",)),
+    _setting("policy", "done", "indicator_threshold", units.whole, "N", "--indicator-threshold"),
+    _setting("spec", "done", "task_prompt", units.name_text, "TEXT", "--task-prompt"),
+    # --- breaker ---
+    _setting(
+        "policy", "breaker", "stagnation_threshold", units.whole, "N", "--stagnation-threshold", "--stall-threshold"
+    ),
+    _setting("policy", "breaker", "same_error_threshold", units.whole, "N", "--same-error-threshold"),
+    _setting("policy", "breaker", "output_decline_threshold", _percent, "PERCENT", "--output-decline-threshold"),
+    _setting("policy", "breaker", "max_test_loops", units.whole, "N", "--max-test-loops"),
+    _setting("policy", "breaker", "safety_completion_threshold", units.whole, "N", "--safety-completion-threshold"),
+    _setting("policy", "breaker", "breaker_cooldown", units.duration, "DURATION", "--breaker-cooldown"),
+    _switch("policy", "breaker", "breaker_auto_reset", ("--auto-reset-circuit",), ("--no-auto-reset-circuit",)),
+    # --- faults and pauses ---
+    _setting("policy", "faults", "error_threshold", units.whole, "N", "--error-threshold"),
+    _setting("policy", "faults", "outage_budget", units.duration, "DURATION", "--outage-budget"),
+    _setting("policy", "faults", "permission_threshold", units.whole, "N", "--permission-threshold"),
+    _setting("policy", "faults", "iteration_timeout", _minutes_limit, "DURATION", "--timeout"),
+    _setting("policy", "faults", "background_grace", _seconds, "DURATION", "--background-grace"),
+    _setting("policy", "faults", "loop_delay", _seconds, "DURATION", "--loop-delay"),
+    # --- the agent ---
+    _pick("options", "agent", "agent", "--agent", ("claude_sdk", "claude_cli", "scripted"), guarded=True),
+    _setting("options", "agent", "claude", units.name_text, "PROGRAM", "--claude", guarded=True),
+    _setting("options", "agent", "model", units.name_text, "MODEL", "--model"),
+    _setting("options", "agent", "permission_mode", units.name_text, "MODE", "--permission-mode", guarded=True),
+    _switch(
+        "options", "agent", "skip_permissions", ("--skip-permissions", "--dangerously-skip-permissions"),
+        ("--no-skip-permissions",), guarded=True,
+    ),
+    _setting(
+        "options", "agent", "allowed_tools", units.tools, "TOOLS", "--allowed-tools", "--allowedTools",
+        repeatable=True, guarded=True,
+    ),
+    _setting("options", "agent", "append_system_prompt", units.text, "TEXT", "--append-system-prompt"),
+    _setting("options", "agent", "add_dirs", units.lines, "DIR", "--add-dir", repeatable=True, guarded=True),
+    _setting("options", "agent", "mcp_config", units.lines, "FILE", "--mcp-config", repeatable=True, guarded=True),
+    _setting("options", "agent", "max_turns", units.limit, "N", "--max-turns"),
+    _setting("options", "agent", "hooks_file", units.name_text, "FILE", "--hooks-file", guarded=True),
+    _setting("options", "agent", "extra_args", units.words, "ARGS", guarded=True),
+    _pick("policy", "agent", "session", "--session", ("fresh", "resume")),
+    _setting("policy", "agent", "session_expiry", units.duration, "DURATION", "--session-expiry"),
+    _setting(
+        "spec", "agent", "notes_file", units.name_text, "FILE", "--notes-file", older_env=("CONTINUOUS_NOTES_FILE",)
+    ),
+    _setting("spec", "agent", "knowledge_file", units.name_text, "FILE", "--knowledge-file"),
+    # --- git ---
+    _switch(
+        "spec", "git", "commit", ("--enable-commits",), ("--disable-commits",), older_env=("CONTINUOUS_ENABLE_COMMITS",)
+    ),
+    _switch("spec", "git", "commit_notes", ("--commit-notes",), ("--no-commit-notes",)),
+    _switch("spec", "git", "branch", ("--enable-branches",), ("--disable-branches",)),
+    _setting(
+        "spec", "git", "branch_prefix", units.name_text, "PREFIX", "--git-branch-prefix",
+        older_env=("CONTINUOUS_BRANCH_PREFIX",),
+    ),
+    _pick(
+        "spec", "git", "dirty", "--dirty", ("refuse", "keep"), field="keep_dirty", default="refuse",
+        help="Uncommitted work of yours in the folder: refuse to start, or keep it (a snapshot is taken first).",
+    ),
+    # --- the user's own commands ---
+    _setting("tending", "commands", "before_iteration", units.name_text, "CMD", "--before-iteration", guarded=True),
+    _setting("tending", "commands", "after_iteration", units.name_text, "CMD", "--after-iteration", guarded=True),
+    _setting("tending", "commands", "on_stop", units.name_text, "CMD", "--on-stop", guarded=True),
+    _setting("tending", "commands", "hook_timeout", units.timeout, "DURATION", "--hook-timeout", field="timeout"),
+    _pick("policy", "commands", "hook_failure", "--hook-failure", ("warn", "stop")),
+    # --- output and storage ---
+    _pick(
+        "cli", "output", "profile", "--profile", PROFILE_NAMES,
+        help="Start from the defaults of another tool.",
+    ),
+    _setting(
+        "cli", "output", "store", units.name_text, "DIR", "--store", older_env=("UNTILDONE_HOME",), in_files=False,
+        help="Folder that holds the runs. None: the user's state folder.",
+    ),
+    _switch(
+        "cli", "output", "verbose", ("-v", "--verbose"), (), default=False,
+        help="Show what the agent writes as it writes.",
+    ),
+    _switch("cli", "output", "quiet", ("-q", "--quiet"), (), default=False, help="Print only how the run ended."),
+)  # fmt: skip
+
+BY_NAME: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in SETTINGS})
+
+# What people are used to from the tools this one replaces. Rights are never part of a profile: those are given by name.
+PROFILES: Mapping[str, Mapping[str, object]] = MappingProxyType(
+    {
+        "continuous-claude": {
+            "completion_match": "substring",
+            "completion_threshold": 3,
+            "error_threshold": 3,
+            "loop_delay": 1.0,
+            "branch_prefix": "continuous-claude/",
+            "commit_notes": True,
+        },
+        "clawker": {
+            "max_iterations": 50,
+            "max_calls_per_hour": 100,
+            "iteration_timeout": 15 * 60.0,
+            "loop_delay": 3.0,
+            "completion_threshold": 1,
+            "indicator_threshold": 2,
+            "stagnation_threshold": 3,
+            "same_error_threshold": 5,
+            "output_decline_threshold": 70,
+            "max_test_loops": 3,
+            "safety_completion_threshold": 5,
+            "session_expiry": 24 * 3600.0,
+        },
+        "ralph": {
+            "max_calls_per_hour": 100,
+            "iteration_timeout": 15 * 60.0,
+            "loop_delay": 5.0,
+            "session": "resume",
+            "session_expiry": 24 * 3600.0,
+            "completion_threshold": 2,
+            "stagnation_threshold": 3,
+            "same_error_threshold": 5,
+            "permission_threshold": 2,
+            "max_test_loops": 3,
+            "safety_completion_threshold": 5,
+            "breaker_cooldown": 30 * 60.0,
+        },
+    }
+)

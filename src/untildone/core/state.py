@@ -1,0 +1,179 @@
+"""Where a run stands: the value that `fold` builds from the control events. Nothing else is remembered."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from untildone.core.breaker import Breaker
+from untildone.core.claims import Form, Report
+from untildone.core.outcome import Usage
+from untildone.core.policy import Policy, RunSpec
+
+Phase = Literal["new", "running", "suspended", "completed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """The ledger: replies served in full, estimates apart, and what is unknown said so."""
+
+    cost_usd: float = 0.0
+    estimated_usd: float = 0.0
+    unknown_costs: int = 0
+    """Iterations or replies whose price nobody knows; the true sum is higher than `cost_usd`."""
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def total_usd(self) -> float:
+        return self.cost_usd + self.estimated_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIteration:
+    """An iteration that was started and not yet closed."""
+
+    number: int
+    retry: int
+    started_at: float
+    started_seq: int
+    resume_session: str | None = None
+    session_id: str | None = None
+    spend: Spend = field(default_factory=Spend)
+    replies: int = 0
+    reply_under_way: str | None = None
+    """Message id of a reply that began and has not ended."""
+    reply_under_way_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """The next try belongs to the same iteration: the fault cost no attempt."""
+
+    number: int
+    retry: int
+    session_id: str | None
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HalfDone:
+    """Work of an iteration that was cut off; it is still in the tree, and saved under a private ref."""
+
+    iteration_num: int
+    reason: str
+    ref: str
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """Something a human said, waiting for a prompt to carry it."""
+
+    number: int
+    content: str
+    urgent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """The loop may not start an iteration before `until`."""
+
+    until: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAsked:
+    """A human, or a signal, asked the run to stop."""
+
+    by: str
+    after_iteration: bool
+    signal: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopState:
+    """A run, folded."""
+
+    run_id: str = ""
+    spec: RunSpec = field(default_factory=lambda: RunSpec(goal="", cwd="", name=""))
+    policy: Policy = field(default_factory=Policy)
+    phase: Phase = "new"
+    stop_reason: str | None = None
+    stop_detail: str = ""
+    last_seq: int = 0
+
+    attempts: int = 0
+    successes: int = 0
+    failures_in_a_row: int = 0
+    denials_in_a_row: int = 0
+    last_denials: tuple[str, ...] = ()
+    spend: Spend = field(default_factory=Spend)
+    """Closed iterations only; `spent` adds the open one."""
+    open: OpenIteration | None = None
+    retry: Retry | None = None
+
+    streak: int = 0
+    """Claims in a row."""
+    streak_form: Form = "none"
+    claim_due: bool = False
+    """A claim waits for the checks."""
+    verified: bool = False
+    """The checks passed after the last claim."""
+    verified_commit: str | None = None
+    feedback: str = ""
+    """What the checks said when they last failed."""
+    blocked: str | None = None
+    """The agent says it cannot go on, and why."""
+    fatal: str | None = None
+    """Name of a fault that only a human can mend."""
+    fatal_detail: str = ""
+    breaker: Breaker = field(default_factory=Breaker)
+
+    calls: tuple[float, ...] = ()
+    """When iterations were started within the last hour."""
+    wait: Wait | None = None
+    outage_since: float | None = None
+    backoffs: int = 0
+
+    stop: StopAsked | None = None
+    paused: bool = False
+    messages: tuple[Message, ...] = ()
+    messages_received: int = 0
+
+    half_done: HalfDone | None = None
+    last_report: Report | None = None
+    asked_question: bool = False
+    """The last iteration ended by asking a human who is not there."""
+    last_error: str = ""
+    last_session: str | None = None
+    last_session_at: float = 0.0
+    tasks_open: int | None = None
+    tasks_ticked: int = 0
+    tasks_all_done: bool = False
+
+    tasks_completed: int = 0
+    files_modified: int = 0
+    commits: int = 0
+    last_commit: str | None = None
+    usage_limit_hit: bool = False
+    """A usage or rate limit was met at least once."""
+
+    driving: bool = False
+    active_seconds: float = 0.0
+    """Time with a living driver, up to `last_at`."""
+    last_at: float = 0.0
+    """When a driver last recorded something."""
+    started_at: float = 0.0
+
+    @property
+    def spent_usd(self) -> float:
+        """Everything spent so far, the open iteration and estimates included."""
+        return self.spend.total_usd + (self.open.spend.total_usd if self.open else 0.0)
+
+    @property
+    def spent_tokens(self) -> int:
+        """Tokens that count against `max_tokens`, the open iteration included."""
+        return self.spend.usage.counted + (self.open.spend.usage.counted if self.open else 0)
+
+    def elapsed(self, now: float) -> float:
+        """Seconds with a living driver, as seen by that driver."""
+        return self.active_seconds + (max(0.0, now - self.last_at) if self.driving else 0.0)

@@ -1,0 +1,102 @@
+"""Why a run stops: one name per cause, its exit code, and what it means to a person.
+
+Stdlib only: the Stop hook shares this file.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Reason(StrEnum):
+    """The honest reason of a stop."""
+
+    SHUTDOWN_SIGNAL = "shutdown_signal"
+    STOP_REQUESTED = "stop_requested"
+    VALIDATION_PASSED = "validation_passed"
+    COMPLETION_SIGNAL = "completion_signal"
+    BLOCKED = "blocked"
+    PERMISSION_DENIED = "permission_denied"
+    AUTHENTICATION = "authentication"
+    BILLING = "billing"
+    MODEL_NOT_FOUND = "model_not_found"
+    OUTAGE = "outage"
+    CONSECUTIVE_ERRORS = "consecutive_errors"
+    CIRCUIT_OPEN = "circuit_open"
+    MAX_RUNS = "max_runs_reached"
+    MAX_ITERATIONS = "max_iterations_reached"
+    MAX_COST = "max_cost_reached"
+    MAX_TOKENS = "max_tokens_reached"
+    MAX_DURATION = "max_duration_reached"
+    DEADLINE = "deadline_reached"
+    HOOK_FAILED = "hook_failed"
+    INTERNAL_ERROR = "internal_error"
+
+
+DONE = frozenset({Reason.VALIDATION_PASSED, Reason.COMPLETION_SIGNAL})
+
+
+class Exit(NamedTuple):
+    """An exit code of the program, and what it says."""
+
+    code: int
+    meaning: str
+
+
+EXITS: tuple[Exit, ...] = (
+    Exit(0, "done"),
+    Exit(1, "failed"),
+    Exit(2, "wrong usage or configuration"),
+    Exit(3, "a limit was reached"),
+    Exit(4, "the circuit breaker is open"),
+    Exit(5, "blocked, or a permission was denied"),
+    Exit(6, "usage limit, outage, login or billing"),
+    Exit(130, "stopped by the user"),
+)
+
+
+class Ending(NamedTuple):
+    """What a stop reason says to a shell and to a person."""
+
+    exit_code: int
+    meaning: str
+
+
+ENDINGS: dict[Reason, Ending] = {
+    Reason.SHUTDOWN_SIGNAL: Ending(130, "the process was asked to end (Ctrl+C, SIGTERM)"),
+    Reason.STOP_REQUESTED: Ending(130, "a human asked for it (`untildone stop`)"),
+    Reason.VALIDATION_PASSED: Ending(0, "the agent claimed to be done and every check passed"),
+    Reason.COMPLETION_SIGNAL: Ending(0, "there were no checks, and the agent claimed to be done often enough in a row"),
+    Reason.BLOCKED: Ending(5, "the agent reported that it is blocked"),
+    Reason.PERMISSION_DENIED: Ending(5, "the agent was denied a permission again and again and changed nothing"),
+    Reason.AUTHENTICATION: Ending(6, "the login or key was refused"),
+    Reason.BILLING: Ending(6, "the account has no credit or is on hold"),
+    Reason.MODEL_NOT_FOUND: Ending(2, "the model does not exist or is not allowed"),
+    Reason.OUTAGE: Ending(6, "rate limits, overload or network trouble lasted longer than the outage budget"),
+    Reason.CONSECUTIVE_ERRORS: Ending(1, "too many iterations in a row failed"),
+    Reason.CIRCUIT_OPEN: Ending(4, "the circuit breaker is open: the agent is stuck"),
+    Reason.MAX_RUNS: Ending(3, "as many successful iterations as asked for"),
+    Reason.MAX_ITERATIONS: Ending(3, "as many attempts as asked for"),
+    Reason.MAX_COST: Ending(3, "the money is spent"),
+    Reason.MAX_TOKENS: Ending(3, "the tokens are used up"),
+    Reason.MAX_DURATION: Ending(3, "the time with a living driver is used up"),
+    Reason.DEADLINE: Ending(3, "the wall clock reached the deadline"),
+    Reason.HOOK_FAILED: Ending(1, "a command of the user's failed and `--hook-failure stop` was given"),
+    Reason.INTERNAL_ERROR: Ending(1, "a bug or a broken machine: the work is kept, the details are in the log"),
+}
+
+
+def exit_code(reason: str) -> int:
+    """The exit code of a stop; a reason this version does not know is a failure."""
+    return _ending(reason).exit_code
+
+
+def meaning(reason: str) -> str:
+    """What a stop means, in a person's words."""
+    return _ending(reason).meaning
+
+
+def _ending(reason: str) -> Ending:
+    try:
+        return ENDINGS[Reason(reason)]
+    except ValueError:
+        return Ending(1, reason)

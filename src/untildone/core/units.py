@@ -1,0 +1,136 @@
+"""How people write durations, counts, money and lists, as pure functions from text to values.
+
+Every parser takes what was typed, or what TOML gave, and raises ValueError with the end of a sentence that
+begins with the setting's name: "must be a whole number, not 'ten'".
+"""
+
+import re
+import shlex
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
+
+from untildone.core.durations import next_clock, parse_duration
+
+Bare = Literal["minutes", "seconds"] | None
+
+_NOTHING = re.compile(r"0+[hms]?")
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2})?")
+_WORDS: Mapping[str, bool] = {
+    "true": True, "yes": True, "on": True, "1": True,
+    "false": False, "no": False, "off": False, "0": False,
+}  # fmt: skip
+
+
+def duration(raw: object, *, bare: Bare = None) -> float:
+    """Seconds of `1h30m` or `90s`; zero is allowed here, and `bare` names the unit of a number alone."""
+    written = str(raw).strip()
+    if _NOTHING.fullmatch(written):
+        return 0.0
+    try:
+        return parse_duration(written, bare=bare)
+    except ValueError as wrong:
+        raise ValueError(f"cannot be read: {wrong}") from wrong
+
+
+def limit_duration(raw: object, *, bare: Bare = None) -> float | None:
+    """A duration where 0 means "no limit"."""
+    return duration(raw, bare=bare) or None
+
+
+def timeout(raw: object) -> float:
+    """A duration longer than zero; a number alone is seconds."""
+    seconds = duration(raw, bare="seconds")
+    if not seconds:
+        raise ValueError(f"must be longer than zero, not {raw!r}")
+    return seconds
+
+
+def whole(raw: object, *, least: int = 1, most: int | None = None) -> int:
+    """A whole number within bounds."""
+    try:
+        number = int(str(raw).strip()) if not isinstance(raw, bool | float) else None
+    except ValueError:
+        number = None
+    if number is None:
+        raise ValueError(f"must be a whole number, not {raw!r}")
+    if number < least or (most is not None and number > most):
+        bounds = f"at least {least}" if most is None else f"between {least} and {most}"
+        raise ValueError(f"must be {bounds}, not {number}")
+    return number
+
+
+def limit(raw: object) -> int | None:
+    """A whole number where 0 means "no limit"."""
+    return whole(raw, least=0) or None
+
+
+def money(raw: object) -> float | None:
+    """US dollars, with or without `$`; 0 means "no limit"."""
+    try:
+        amount = float(str(raw).strip().removeprefix("$")) if not isinstance(raw, bool) else -1.0
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < float("inf"):
+        raise ValueError(f"must be an amount in US dollars such as 5 or 2.50, not {raw!r}")
+    return amount or None
+
+
+def switch(raw: object) -> bool:
+    """True or false, in the words people use."""
+    if isinstance(raw, bool):
+        return raw
+    word = _WORDS.get(str(raw).strip().lower())
+    if word is None:
+        raise ValueError(f"must be true or false, not {raw!r}")
+    return word
+
+
+def text(raw: object) -> str:
+    """Text as it is."""
+    if not isinstance(raw, str):
+        raise ValueError(f"must be text in quotes, not {raw!r}")  # noqa: TRY004 -- one error kind for all parsers
+    return raw
+
+
+def name_text(raw: object) -> str:
+    """Text that says something."""
+    if not text(raw).strip():
+        raise ValueError("must not be empty")
+    return text(raw)
+
+
+def lines(raw: object) -> tuple[str, ...]:
+    """Several texts: a list, or one text with a line for each."""
+    items = raw if isinstance(raw, list | tuple) else text(raw).splitlines()
+    return tuple(text(item) for item in items if text(item).strip())
+
+
+def tools(raw: object) -> tuple[str, ...]:
+    """Tool rules in Claude Code's syntax, split at commas outside parentheses."""
+    found: list[str] = []
+    for item in lines(raw):
+        found += [rule.strip() for rule in re.findall(r"(?:[^,(]|\([^)]*\)?)+", item) if rule.strip()]
+    return tuple(found)
+
+
+def words(raw: object) -> tuple[str, ...]:
+    """Program arguments: a list as it is, or one text split as a shell would."""
+    if isinstance(raw, list | tuple):
+        return tuple(text(item) for item in raw)
+    try:
+        return tuple(shlex.split(text(raw)))
+    except ValueError as broken:
+        raise ValueError(f"cannot be split into arguments ({broken}): {raw!r}") from broken
+
+
+def moment(raw: object) -> str:
+    """A time of day (07:30) or a date with time; which epoch second that is depends on the clock."""
+    written = str(raw).strip()
+    try:
+        if _MOMENT.fullmatch(written):
+            return datetime.fromisoformat(written).isoformat()
+        next_clock(written, 0, 0)
+    except ValueError:
+        raise ValueError(f"must be a time such as 07:30 or 2026-01-31T07:30, not {written!r}") from None
+    return written

@@ -1,0 +1,336 @@
+"""A run as people and programs see it: one frozen value from the folded state, and the shapes it is printed in."""
+
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any, Literal
+
+from untildone.core.advice import advice, driver_gone
+from untildone.core.claims import Report, streak_needed
+from untildone.core.decide import Wait, decide
+from untildone.core.durations import format_duration
+from untildone.core.figures import cause_text, clock, dollars
+from untildone.core.limits import LIMITS, Limit
+from untildone.core.printable import one_line
+from untildone.core.state import LoopState, Spend
+from untildone.core.stopping import DONE, Reason, exit_code, meaning
+
+Status = Literal["new", "running", "waiting", "paused", "suspended", "completed", "interrupted"]
+Verdict = Literal["passed", "failed", "not run", "no checks"]
+
+_GOAL_WIDTH = 500
+_PLANNED_EXITS = frozenset({0, 3, 130})
+_LABELS = {
+    "max_runs": "runs",
+    "max_iterations": "attempts",
+    "max_cost_usd": "budget",
+    "max_tokens": "tokens",
+    "max_duration": "time",
+    "deadline": "deadline",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """One limit that is set, and how much of it is used."""
+
+    field: str
+    """The policy field."""
+    label: str
+    used: float
+    limit: float
+    share: float
+    """0 to 1: how full it is."""
+    text: str
+    """`$0.42 of $5.00`"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """Where a run stands, in words and numbers ready to be shown."""
+
+    run_id: str
+    name: str
+    goal: str
+    """On one line."""
+    status: Status
+    phase: str
+    """The status in a person's words: `waiting for the rate limit until 07:12`."""
+    iteration: int
+    """Number of the running or the last iteration."""
+    tries: int
+    iterations_at_most: int | None
+    """How many there can be in all, as far as limits on runs and attempts tell."""
+    attempts: int
+    successes: int
+    gauges: tuple[Gauge, ...]
+    spend: Spend
+    """The running iteration included."""
+    elapsed_seconds: float
+    streak: int
+    streak_needed: int
+    breaker_state: str
+    breaker: str
+    """`closed 0/3`"""
+    tasks_open: int | None
+    tasks_completed: int
+    files_modified: int
+    commits: int
+    last_commit: str | None
+    report: Report | None
+    verdict: Verdict
+    """What the loop's own checks said last."""
+    verified: bool
+    success: bool
+    exit_reason: str | None
+    exit_code: int | None
+    detail: str
+    advice: str
+    """What to do next, when nothing goes on by itself."""
+    waiting_until: float | None
+    rate_limit_hit: bool
+    error: str | None
+
+    @property
+    def cost(self) -> str:
+        """What was spent, with estimates apart and what is unknown said."""
+        return spend_text(self.spend)
+
+
+def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: tzinfo | None = None) -> RunView:
+    """The run at this moment. `alive`: a driver holds it (None: as the log has it); `zone` None: local time."""
+    alive = state.driving if alive is None else alive
+    status, phase, until = _status(state, now, alive=alive, zone=zone)
+    reason = state.stop_reason if status in {"suspended", "completed"} else None
+    code = exit_code(reason) if reason else None
+    failed = code is not None and code not in _PLANNED_EXITS
+    return RunView(
+        run_id=state.run_id,
+        name=state.spec.name,
+        goal=one_line(state.spec.goal, _GOAL_WIDTH),
+        status=status,
+        phase=phase,
+        iteration=state.open.number if state.open else state.attempts,
+        tries=state.open.retry + 1 if state.open else 1,
+        iterations_at_most=_at_most(state),
+        attempts=state.attempts,
+        successes=state.successes,
+        gauges=tuple(_gauges(state, now if alive else state.last_at, zone)),
+        spend=_spend_with_open(state),
+        elapsed_seconds=state.elapsed(now) if alive else state.active_seconds,
+        streak=state.streak,
+        streak_needed=_needed(state),
+        breaker_state=state.breaker.state,
+        breaker=_breaker(state),
+        tasks_open=state.tasks_open,
+        tasks_completed=state.tasks_completed,
+        files_modified=state.files_modified,
+        commits=state.commits,
+        last_commit=state.last_commit,
+        report=state.last_report,
+        verdict=_verdict(state),
+        verified=state.verified,
+        success=reason in DONE,
+        exit_reason=reason,
+        exit_code=code,
+        detail=one_line(state.stop_detail, _GOAL_WIDTH),
+        advice=advice(reason, state) if reason else driver_gone(state) if status == "interrupted" else "",
+        waiting_until=until,
+        rate_limit_hit=state.usage_limit_hit,
+        error=one_line(state.stop_detail or meaning(reason or ""), _GOAL_WIDTH) if failed else None,
+    )
+
+
+def _status(state: LoopState, now: float, *, alive: bool, zone: tzinfo | None) -> tuple[Status, str, float | None]:
+    """(status, the same in words, until when it waits)."""
+    match state.phase:
+        case "new":
+            return "new", "not started", None
+        case "completed" if state.stop_reason in DONE:
+            return "completed", "done and verified" if state.verified else "done, not verified", None
+        case "completed" | "suspended":
+            return state.phase, f"{state.phase}: {meaning(state.stop_reason or '')}", None
+        case _ if not alive:
+            return "interrupted", "interrupted (its driver is gone)", None
+        case _:
+            return _at_work(state, now, zone)
+
+
+def _at_work(state: LoopState, now: float, zone: tzinfo | None) -> tuple[Status, str, float | None]:
+    if state.stop is not None:
+        return "running", "stopping after this iteration" if state.stop.after_iteration else "stopping", None
+    if state.open is not None:
+        return "running", "pausing" if state.paused else "running", None
+    if state.claim_due:
+        return "running", "running the checks", None
+    match decide(state, now):
+        case Wait(until=float(until), cause=cause):
+            return "waiting", f"waiting for {cause_text(cause)} until {clock(until, now, zone)}", until
+        case Wait():
+            return "paused", "paused", None
+        case _:
+            return "running", "running", None
+
+
+def _at_most(state: LoopState) -> int | None:
+    """Attempts there can be: failed ones do not use up `max_runs`."""
+    failed = state.attempts - state.successes - (1 if state.open else 0)
+    ends = [] if state.policy.max_runs is None else [state.policy.max_runs + max(0, failed)]
+    if state.policy.max_iterations is not None:
+        ends.append(state.policy.max_iterations)
+    return min(ends) if ends else None
+
+
+def _gauges(state: LoopState, now: float, zone: tzinfo | None) -> list[Gauge]:
+    gauges = []
+    for limit in LIMITS:
+        value = limit.value(state.policy)
+        if value is None:
+            continue
+        used = limit.used(state, now)
+        start = state.started_at if limit.reason is Reason.DEADLINE else 0.0
+        share = (used - start) / (value - start) if value > start else 1.0
+        gauges.append(
+            Gauge(
+                field=limit.field, label=_LABELS[limit.field], used=used, limit=value,
+                share=min(1.0, max(0.0, share)), text=_gauge_text(limit, used, value, now, zone),
+            )
+        )  # fmt: skip
+    return gauges
+
+
+def _gauge_text(limit: Limit, used: float, value: float, now: float, zone: tzinfo | None) -> str:
+    match limit.reason:
+        case Reason.MAX_COST:
+            return f"{dollars(used)} of {dollars(value)}"
+        case Reason.MAX_DURATION:
+            return f"{format_duration(used)} of {format_duration(value)}"
+        case Reason.DEADLINE:
+            left = f"in {format_duration(value - now)}" if value > now else "passed"
+            return f"{clock(value, now, zone)} ({left})"
+        case _:
+            return f"{used:,.0f} of {value:,.0f}"
+
+
+def _spend_with_open(state: LoopState) -> Spend:
+    if state.open is None:
+        return state.spend
+    return Spend(
+        cost_usd=state.spend.cost_usd + state.open.spend.cost_usd,
+        estimated_usd=state.spend.estimated_usd + state.open.spend.estimated_usd,
+        unknown_costs=state.spend.unknown_costs + state.open.spend.unknown_costs,
+        usage=state.spend.usage + state.open.spend.usage,
+    )
+
+
+def spend_text(spend: Spend) -> str:
+    """`$0.42`, `$0.42 + about $0.03 cut off`, `unknown`: never 0 for what nobody knows."""
+    if spend.unknown_costs and not spend.total_usd:
+        return "unknown"
+    said = dollars(spend.cost_usd)
+    if spend.estimated_usd:
+        said += f" + about {dollars(spend.estimated_usd)} cut off"
+    return f"{said} + an unknown part" if spend.unknown_costs else said
+
+
+def _needed(state: LoopState) -> int:
+    """Claims in a row that end the run; with checks, one claim sends them in."""
+    if state.spec.checks:
+        return 1
+    form = state.streak_form if state.streak_form != "none" else "report"
+    return streak_needed(form, state.policy.completion_threshold)
+
+
+def _breaker(state: LoopState) -> str:
+    seen = state.breaker
+    said = f"{seen.state.replace('_', '-')} {seen.no_progress}/{state.policy.stagnation_threshold}"
+    return f"{said} ({one_line(seen.reason, _GOAL_WIDTH)})" if seen.reason and seen.state != "closed" else said
+
+
+def _verdict(state: LoopState) -> Verdict:
+    if not state.spec.checks:
+        return "no checks"
+    if state.verified:
+        return "passed"
+    return "failed" if state.feedback else "not run"
+
+
+def result_json(view: RunView) -> dict[str, Any]:
+    """How a run ended, for programs: the one object that `--json` prints."""
+    return {
+        "run_id": view.run_id,
+        "name": view.name,
+        "exit_reason": view.exit_reason or view.status,
+        "success": view.success,
+        "verified": view.verified,
+        "loops_completed": view.successes,
+        "attempts": view.attempts,
+        "total_cost_usd": _known_cost(view.spend),
+        "elapsed_seconds": round(view.elapsed_seconds, 3),
+        "total_tasks_completed": view.tasks_completed,
+        "total_files_modified": view.files_modified,
+        "final_status": view.report.status if view.report else None,
+        "rate_limit_hit": view.rate_limit_hit,
+        "error": view.error,
+    }
+
+
+def _known_cost(spend: Spend) -> float | None:
+    """Replies served in full; None when nothing is known."""
+    return None if spend.unknown_costs and not spend.cost_usd else round(spend.cost_usd, 6)
+
+
+def status_json(view: RunView, state: LoopState) -> dict[str, Any]:
+    """Where a run stands, for programs: everything of `result_json` and more."""
+    return {
+        "exists": True,
+        **result_json(view),
+        "status": view.status,
+        "phase": view.phase,
+        "exit_code": view.exit_code,
+        "advice": view.advice,
+        "goal": state.spec.goal,
+        "iteration": view.iteration,
+        "estimated_usd": round(view.spend.estimated_usd, 6),
+        "unknown_costs": view.spend.unknown_costs,
+        "tokens": view.spend.usage.counted,
+        "limits": {
+            g.field: {"used": round(g.used, 6), "limit": g.limit, "share": round(g.share, 4)} for g in view.gauges
+        },
+        "waiting_until": view.waiting_until,
+        "streak": view.streak,
+        "streak_needed": view.streak_needed,
+        "checks": {"commands": list(state.spec.checks), "verdict": view.verdict, "commit": state.verified_commit},
+        "tasks_open": view.tasks_open,
+        "commits": view.commits,
+        "last_commit": view.last_commit,
+        "session": _session_json(view, state),
+        "circuit": _circuit_json(state),
+    }
+
+
+def _session_json(view: RunView, state: LoopState) -> dict[str, Any]:
+    """The session as older consumers know it."""
+    return {
+        "project": state.spec.cwd,
+        "agent": state.spec.options.agent,
+        "started_at": state.started_at,
+        "updated_at": state.last_at,
+        "loops_completed": state.successes,
+        "status": view.report.status if view.report else None,
+        "no_progress_count": state.breaker.no_progress,
+        "total_tasks_completed": state.tasks_completed,
+        "total_files_modified": state.files_modified,
+        "last_error": state.last_error or None,
+        "initial_prompt": state.spec.goal,
+    }
+
+
+def _circuit_json(state: LoopState) -> dict[str, Any]:
+    seen = state.breaker
+    return {
+        "tripped": seen.state == "open",
+        "state": seen.state,
+        "trip_reason": seen.reason or None,
+        "tripped_at": seen.opened_at,
+        "no_progress_count": seen.no_progress,
+    }

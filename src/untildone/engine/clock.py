@@ -1,0 +1,14 @@
+"""The real clock."""
+
+import asyncio
+import time
+
+
+class SystemClock:
+    """Time as the machine tells it."""
+
+    def now(self) -> float:
+        return time.time()  # noqa: TID251 - this is the Clock port's own implementation
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

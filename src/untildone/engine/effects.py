@@ -1,0 +1,127 @@
+"""What the loop does besides iterating: read tasks, run the user's commands, verify, rest, finish."""
+
+from untildone.core import codec
+from untildone.core import events as ev
+from untildone.core.closing import progress_of
+from untildone.core.decide import Stop, Verify, Wait
+from untildone.core.events import Event
+from untildone.core.feedback import check_feedback
+from untildone.core.limits import limit_of
+from untildone.core.outcome import CheckResult
+from untildone.core.prompt import TASKS_CAP
+from untildone.core.state import LoopState
+from untildone.core.stopping import DONE
+from untildone.core.tasks import all_done
+from untildone.core.tasks import read_tasks as parse_tasks
+from untildone.engine.journal import Journal
+from untildone.engine.parts import Parts
+from untildone.engine.watch import news, unless
+
+
+def tasks_event(state: LoopState, parts: Parts) -> ev.TasksRead | None:
+    """The task file as it stands now, if there is one."""
+    path = state.spec.task_file
+    paper = parts.usher.read_text(path, cap=TASKS_CAP) if path else None
+    if paper is None:
+        return None
+    tasks = parse_tasks(paper[0])
+    return ev.TasksRead(
+        iteration_num=state.attempts,
+        open_blocking=tasks.open_blocking,
+        open_optional=tasks.open_optional,
+        ticked=tasks.ticked,
+        all_done=all_done(tasks),
+    )
+
+
+async def read_tasks(journal: Journal, parts: Parts) -> None:
+    """Before anything else: perhaps there is nothing left to do."""
+    if event := tasks_event(journal.state, parts):
+        await journal.record(event)
+
+
+async def call_hook(journal: Journal, parts: Parts, hook: str, extra: dict[str, object]) -> None:
+    """Run one of the user's commands with the run's facts on stdin. Its failure is recorded, never raised."""
+    tending = journal.state.spec.tending
+    command: str | None = getattr(tending, hook)
+    if command is None:
+        return
+    facts = run_facts(journal.state, parts.clock.now()) | {"hook": hook} | extra
+    code, output = await parts.usher.call(command, codec.encode_value(facts), timeout=tending.timeout)
+    if code != 0:
+        how = f"took longer than {tending.timeout:g} s" if code is None else f"exit {code}"
+        last_line = output.strip().rsplit("\n", 1)[-1]
+        await journal.record(ev.HookFailed(hook=hook, detail=f"{how}: {last_line}"[:500]))
+
+
+def run_facts(state: LoopState, now: float) -> dict[str, object]:
+    """What the user's commands are told about the run."""
+    return {
+        "run_id": state.run_id,
+        "name": state.spec.name,
+        "goal": state.spec.goal,
+        "cwd": state.spec.cwd,
+        "attempts": state.attempts,
+        **progress_of(state, now),
+    }
+
+
+async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
+    """Run every check. A stop asked for meanwhile calls it off; the claim then stays unverified."""
+
+    async def run_all() -> list[CheckResult]:
+        return [await check.run() for check in parts.checks]
+
+    results = await unless(journal, parts.clock, run_all(), lambda: journal.state.stop is not None)
+    if results is None:
+        return
+    tree = await parts.workspace.observe()
+    failed = [result for result in results if not result.passed]
+    await journal.record(
+        ev.IterationValidation(
+            iteration_num=claim.number,
+            passed=not failed,
+            feedback=check_feedback(failed) if failed else "",
+            checks=tuple(results),
+            tree=tree.fingerprint,
+            commit=tree.head,
+            git_status={"is_clean": not tree.dirty, "branch_name": tree.branch},
+            errors=tuple(f"{result.name}: exit {result.exit_code}" for result in failed),
+        )
+    )
+
+
+async def rest(journal: Journal, parts: Parts, wait: Wait) -> None:
+    """Wait, and say so; whatever is recorded meanwhile ends the rest, so that it is decided anew."""
+    now = parts.clock.now()
+    if journal.resting != wait:
+        journal.resting = wait
+        await journal.record(ev.ContinuousWaiting(cause=wait.cause, until=wait.until))
+    await news(journal, parts.clock, None if wait.until is None else wait.until - now)
+
+
+async def finish(journal: Journal, parts: Parts, stop: Stop) -> None:
+    """End the agent, write down the stop, tell the user's command."""
+    await parts.agent.close()
+    await journal.record(*stop_events(journal.state, stop, parts.clock.now()))
+    await call_hook(journal, parts, "on_stop", {"stop_reason": stop.reason, "detail": stop.detail})
+    await journal.save()
+
+
+def stop_events(state: LoopState, stop: Stop, now: float) -> list[Event]:
+    """The events of a stop: the limit behind it, if any, then the stop itself."""
+    written: list[Event] = []
+    limit = limit_of(stop.reason)
+    value = limit.value(state.policy) if limit else None
+    if limit is not None and value is not None:
+        written.append(
+            ev.ContinuousLimitReached(limit_type=limit.field, limit_value=value, current_value=limit.used(state, now))
+        )
+    progress = progress_of(state, now)
+    if stop.reason in DONE:
+        written.append(
+            ev.ContinuousCompleted(stop_reason=stop.reason, detail=stop.detail, verified=state.verified, **progress)
+        )
+    else:
+        written.append(ev.ContinuousSuspended(stop_reason=stop.reason, detail=stop.detail, **progress))
+    return written

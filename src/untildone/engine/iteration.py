@@ -1,0 +1,196 @@
+"""One iteration: intent first, then the agent, then what it left behind."""
+
+import asyncio
+from dataclasses import dataclass
+
+from untildone.core import events as ev
+from untildone.core.claims import says_done, streak_needed
+from untildone.core.closing import Change, close_iteration, progress_of
+from untildone.core.decide import Iterate, interruption, next_look
+from untildone.core.events import Event
+from untildone.core.faults import FAULTS, Fault, Remedy
+from untildone.core.outcome import Order, Outcome
+from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
+from untildone.core.state import LoopState
+from untildone.engine.effects import call_hook, tasks_event
+from untildone.engine.journal import Journal
+from untildone.engine.parts import Parts
+from untildone.engine.watch import news
+from untildone.ports import TreeState
+
+INTERRUPT_GRACE = 5.0
+"""Seconds an interrupted agent has to return before its processes are ended."""
+
+
+async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
+    """Run one iteration and write down all that came of it."""
+    if order.retry == 0:
+        await call_hook(journal, parts, "before_iteration", {"iteration_num": order.number})
+        if journal.state.fatal is not None:
+            return
+    before = await parts.workspace.observe()
+    prompt = build_prompt(journal.state, order, _read_papers(journal.state, parts), parts.clock.now())
+    for warning in prompt.warnings:
+        await journal.tell(ev.ContinuousWarning(message=warning))
+    await journal.record(_intent(journal.state, order, prompt, parts.clock.now()))
+    outcome, cut = await _run_agent(journal, parts, _agent_order(journal.state, order, prompt))
+    await _close(journal, parts, before, _Ended(outcome, cut, prompt))
+    await call_hook(journal, parts, "after_iteration", {"iteration_num": order.number})
+
+
+def _intent(state: LoopState, order: Iterate, prompt: Prompt, now: float) -> ev.IterationStarted:
+    return ev.IterationStarted(
+        iteration_num=order.number,
+        retry=order.retry,
+        prompt_preview=prompt.preview,
+        resume_session=order.session,
+        messages_shown=state.messages_received,
+        **progress_of(state, now),
+    )
+
+
+def _agent_order(state: LoopState, order: Iterate, prompt: Prompt) -> Order:
+    limit = state.policy.max_cost_usd
+    return Order(
+        run_id=state.run_id,
+        iteration_num=order.number,
+        prompt=prompt.text,
+        rules=rules(state.spec, state.policy),
+        resume_session=order.session,
+        budget_usd=None if limit is None else max(0.01, limit - state.spent_usd),
+    )
+
+
+def _read_papers(state: LoopState, parts: Parts) -> Papers:
+    def paper(path: str | None, cap: int) -> Paper | None:
+        found = parts.usher.read_text(path, cap=cap) if path else None
+        return Paper(*found) if found is not None else None
+
+    spec = state.spec
+    return Papers(
+        notes=paper(spec.notes_file, PAPER_CAP),
+        knowledge=paper(spec.knowledge_file, PAPER_CAP),
+        tasks=paper(spec.task_file, TASKS_CAP),
+    )
+
+
+async def _run_agent(journal: Journal, parts: Parts, order: Order) -> tuple[Outcome, Fault | None]:
+    """Let the agent work; interrupt it the moment a human, a limit or the clock says so."""
+    cut: Fault | None = None
+    interrupting: asyncio.Task[None] | None = None
+
+    def look() -> None:
+        nonlocal cut, interrupting
+        if cut is None and (cut := interruption(journal.state, parts.clock.now())) is not None:
+            interrupting = asyncio.create_task(_interrupt(parts))
+
+    async def tell(event: Event) -> None:
+        # Looked at inside the telling: a budget is enforced before the agent's next reply can begin.
+        await journal.tell(event)
+        look()
+
+    working = asyncio.create_task(parts.agent.iterate(order, tell))
+    try:
+        while not working.done():
+            look()
+            await news(journal, parts.clock, next_look(journal.state, parts.clock.now()), working)
+        return working.result(), cut
+    finally:
+        for task in (interrupting, working):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
+
+async def _interrupt(parts: Parts) -> None:
+    await parts.agent.interrupt()
+    await asyncio.sleep(INTERRUPT_GRACE)
+    await parts.agent.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    outcome: Outcome
+    cut: Fault | None
+    prompt: Prompt
+
+
+async def _close(journal: Journal, parts: Parts, before: TreeState, ended: _Ended) -> None:
+    """Book first, then commit or snapshot: money is the first thing that must not be lost."""
+    after = await parts.workspace.observe()
+    change = _change(before, after)
+    closed = close_iteration(
+        journal.state,
+        ended.outcome,
+        change,
+        ended.cut,
+        prompt=ended.prompt.text,
+        now=parts.clock.now(),
+        jitter=parts.jitter(),
+    )
+    tasks = tasks_event(journal.state, parts)
+    await journal.record(*([tasks] if tasks else []), closed)
+    if isinstance(closed, ev.IterationCompleted):
+        await _settle(journal, parts, before, closed, changed=change.changed)
+    elif FAULTS[closed.error_type].remedy not in {Remedy.WAIT, Remedy.BACK_OFF} and after.dirty:
+        await snapshot_half_done(journal, parts, closed.iteration_num, FAULTS[closed.error_type].meaning)
+
+
+def _change(before: TreeState, after: TreeState) -> Change:
+    changed = before.fingerprint != after.fingerprint
+    files = len(set(after.dirty) - set(before.dirty)) or 1
+    return Change(changed=changed, files_changed=files if changed else 0, tree=after.fingerprint)
+
+
+async def _settle(
+    journal: Journal, parts: Parts, before: TreeState, closed: ev.IterationCompleted, *, changed: bool
+) -> None:
+    await _tell_claim(journal, closed)
+    if not changed:
+        return
+    settled = await parts.workspace.settle(
+        before, iteration_num=closed.iteration_num, message=_commit_message(journal.state, closed)
+    )
+    if settled.warning:
+        await journal.tell(ev.ContinuousWarning(message=settled.warning))
+    if settled.commit is not None:
+        await journal.record(
+            ev.LandingCommitted(
+                iteration_num=closed.iteration_num,
+                commit=settled.commit,
+                branch=settled.tree.branch,
+                files_changed=settled.files_changed,
+                message=settled.message,
+                by=settled.by,
+            )
+        )
+
+
+async def _tell_claim(journal: Journal, closed: ev.IterationCompleted) -> None:
+    state, policy = journal.state, journal.state.policy
+    if says_done(closed.claim, strict=policy.strict_completion, indicator_threshold=policy.indicator_threshold):
+        needed = 1 if state.spec.checks else streak_needed(closed.claim.form, policy.completion_threshold)
+        await journal.tell(
+            ev.IterationCompletionSignal(
+                iteration_num=closed.iteration_num, signal_count=state.streak, threshold=needed
+            )
+        )
+
+
+def _commit_message(state: LoopState, closed: ev.IterationCompleted) -> str:
+    """The agent's own summary; without one, the beginning of its last message."""
+    report = closed.claim.report
+    summary = report.summary if report and report.summary else closed.output_preview.strip().split("\n", 1)[0]
+    return summary or f"{state.spec.name}: iteration {closed.iteration_num}"
+
+
+async def snapshot_half_done(journal: Journal, parts: Parts, iteration_num: int, reason: str) -> str | None:
+    """Save uncommitted work under a private ref; the tree is left as it is."""
+    saved = await parts.workspace.snapshot(iteration_num=iteration_num, reason=reason)
+    if saved is None:
+        return None
+    ref, commit, files = saved
+    await journal.record(
+        ev.LandingSnapshot(iteration_num=iteration_num, ref=ref, commit=commit, reason=reason, files=files)
+    )
+    return ref

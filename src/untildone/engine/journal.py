@@ -1,0 +1,159 @@
+"""The driver's hand on the log: append, fold what is new (also what humans appended), and tell who watches."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from untildone import __version__
+from untildone.core import codec
+from untildone.core.decide import Wait
+from untildone.core.events import Event, Record
+from untildone.core.fold import apply
+from untildone.core.state import LoopState
+from untildone.ports import Clock, EventLog, Lease
+
+Observer = Callable[[Record], None]
+
+SNAPSHOT_EVERY = 200
+"""Control events between two snapshots: what a resume or a `status` has to fold at most."""
+TRACE_BATCH = 50
+TRACE_DELAY = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A disposable copy of the folded state, and the version that folded it."""
+
+    version: str
+    state: LoopState
+
+
+class Journal:
+    """One driver's view of one run."""
+
+    def __init__(self, log: EventLog, lease: Lease, clock: Clock, observer: Observer | None = None) -> None:
+        self.state = LoopState()
+        self.changed = asyncio.Event()
+        """Set whenever something new was folded."""
+        self._log = log
+        self._lease = lease
+        self._clock = clock
+        self._observer = observer
+        self._trace: list[Event] = []
+        self._flush_later: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.Task[None] | None = None
+        self.resting: Wait | None = None
+        """The rest that was last announced."""
+        self._snapshot_seq = 0
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def run_id(self) -> str:
+        return self._lease.run_id
+
+    @property
+    def lease_token(self) -> int:
+        return self._lease.token
+
+    async def open(self) -> None:
+        """Fold what is already there, from the newest snapshot on."""
+        self.state = await load_state(self._log, self.run_id)
+        self._snapshot_seq = self.state.last_seq
+
+    async def record(self, *events: Event) -> None:
+        """Append as the driver, durably, and fold. Trace events waiting for company go along."""
+        async with self._one_at_a_time:
+            batch = self._take_trace()
+            await self._append([*batch, *events])
+            await self._fold_news()
+
+    async def tell(self, event: Event) -> None:
+        """Record an event of the agent's: control at once, trace with the next batch."""
+        if event.KIND == "control":
+            await self.record(event)
+            return
+        self._trace.append(event)
+        if len(self._trace) >= TRACE_BATCH:
+            await self.flush()
+        elif self._flush_later is None:
+            self._flush_later = asyncio.get_running_loop().call_later(TRACE_DELAY, self._flush_soon)
+
+    async def flush(self) -> None:
+        """Append the trace events that are still waiting."""
+        async with self._one_at_a_time:
+            if batch := self._take_trace():
+                await self._append(batch)
+
+    async def records_since(self, seq: int) -> list[Record]:
+        """Control records after `seq`."""
+        return await self._log.read(self.run_id, after=seq)
+
+    async def save(self) -> None:
+        """Keep a disposable copy of the folded state."""
+        copy = codec.encode_value(Snapshot(version=__version__, state=self.state))
+        await self._log.save_snapshot(self._lease, self.state.last_seq, copy)
+        self._snapshot_seq = self.state.last_seq
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """While inside, events appended by others are folded as they arrive."""
+        watcher = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await watcher
+            await self.flush()
+
+    async def _watch(self) -> None:
+        async for record in self._log.follow(self.run_id, after=self.state.last_seq):
+            if record.seq > self.state.last_seq:
+                async with self._one_at_a_time:
+                    await self._fold_news()
+
+    async def _append(self, events: Sequence[Event]) -> None:
+        for record in await self._log.append(self.run_id, events, lease=self._lease):
+            if record.event.KIND == "trace":
+                self._observe(record)
+
+    async def _fold_news(self) -> None:
+        for record in await self._log.read(self.run_id, after=self.state.last_seq):
+            self.state = apply(self.state, record)
+            self._observe(record)
+        self.changed.set()
+        if self.state.last_seq - self._snapshot_seq >= SNAPSHOT_EVERY:
+            await self.save()
+
+    def _observe(self, record: Record) -> None:
+        if self._observer is not None:
+            self._observer(record)
+
+    def _take_trace(self) -> list[Event]:
+        if self._flush_later is not None:
+            self._flush_later.cancel()
+            self._flush_later = None
+        batch, self._trace = self._trace, []
+        return batch
+
+    def _flush_soon(self) -> None:
+        self._flush_later = None
+        self._flushing = asyncio.create_task(self.flush())
+
+
+async def load_state(log: EventLog, run_id: str) -> LoopState:
+    """The state of a run, from its newest usable snapshot and the control events after it."""
+    state = _usable(await log.load_snapshot(run_id))
+    for record in await log.read(run_id, after=state.last_seq):
+        state = apply(state, record)
+    return state
+
+
+def _usable(copy: tuple[int, bytes] | None) -> LoopState:
+    """A snapshot another version wrote, or a broken one, is worth nothing: the events are the truth."""
+    try:
+        snapshot = codec.decode_value(copy[1], Snapshot) if copy else None
+    except ValueError:
+        snapshot = None
+    return snapshot.state if snapshot is not None and snapshot.version == __version__ else LoopState()

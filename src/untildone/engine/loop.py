@@ -1,0 +1,24 @@
+"""The loop: ask the core what comes next, let it happen, write down what came of it."""
+
+from untildone.core.decide import Iterate, Stop, Verify, Wait, decide
+from untildone.engine.effects import finish, read_tasks, rest, verify
+from untildone.engine.iteration import iterate
+from untildone.engine.journal import Journal
+from untildone.engine.parts import Parts
+
+
+async def drive(journal: Journal, parts: Parts) -> Stop:
+    """Drive a run from where it stands to its next stop."""
+    async with journal.watching():
+        await read_tasks(journal, parts)
+        while True:
+            match decide(journal.state, parts.clock.now()):
+                case Iterate() as order:
+                    await iterate(journal, parts, order)
+                case Verify() as claim:
+                    await verify(journal, parts, claim)
+                case Wait() as wait:
+                    await rest(journal, parts, wait)
+                case Stop() as stop:
+                    await finish(journal, parts, stop)
+                    return stop

@@ -1,0 +1,42 @@
+"""Do something, but stay attentive to what humans ask and what the clock says."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from untildone.engine.journal import Journal
+from untildone.ports import Clock
+
+T = TypeVar("T")
+
+# A clock may jump, and a sleep may be stretched by a suspended laptop: look again at least this often.
+LONGEST_NAP = 30.0
+
+
+async def news(journal: Journal, clock: Clock, within: float | None, *others: asyncio.Task[T]) -> None:
+    """Return when something was recorded, `within` seconds passed, or one of the other tasks ended."""
+    journal.changed.clear()
+    nap = LONGEST_NAP if within is None else min(max(within, 0.0), LONGEST_NAP)
+    waiters = [asyncio.ensure_future(journal.changed.wait()), asyncio.ensure_future(clock.sleep(nap))]
+    try:
+        await asyncio.wait([*waiters, *others], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for waiter in waiters:
+            waiter.cancel()
+            with suppress(asyncio.CancelledError):
+                await waiter
+
+
+async def unless(journal: Journal, clock: Clock, work: Awaitable[T], called_off: Callable[[], bool]) -> T | None:
+    """Await `work`, cancelling it (None) as soon as it is called off."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done() and not called_off():
+            await news(journal, clock, None, task)
+        return task.result() if task.done() else None
+    finally:
+        if not task.done():
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,53 @@
+"""Which branch a run's commits go to: never the repository's default branch, unless nobody asked to spare it."""
+
+import re
+
+from untildone.git.repository import NO_HOOKS, Repository
+from untildone.git.snapshot import free_name
+from untildone.git.status import Status
+
+_SHORT = 10
+_OWNER = "untildone-run"
+
+
+async def settle_on_branch(
+    repository: Repository, status: Status, *, run_id: str, name: str, prefix: str, wanted: bool
+) -> str:
+    """Switch to the run's branch if the default branch is checked out; returns the line that tells the user."""
+    current = status.branch
+    if current is None:
+        return f"HEAD is detached at {(status.head or '')[:_SHORT]}: commits go there; `git switch -c NAME` names them"
+    if not wanted or not await _is_default(repository, current):
+        return f"commits go to branch {current}"
+    if status.head is None:
+        return f"the repository has no commit yet: commits go to branch {current}"
+    own = await _branch_of(repository, run_id)
+    if own is not None:
+        await repository.git("switch", "-q", own)
+        return f"back on this run's branch {own} (from {current})"
+    taken = (await repository.git("for-each-ref", "--format=%(refname:strip=2)", "refs/heads")).text.split("\n")
+    branch = free_name(prefix + _slug(name), set(taken))
+    # No file changes, so there is nothing a checkout hook could have to do.
+    await repository.git(*NO_HOOKS, "switch", "-q", "-c", branch)
+    # Kept with the branch, so that git forgets it when the user deletes the branch.
+    await repository.git("config", f"branch.{branch}.{_OWNER}", run_id)
+    return f"commits go to the new branch {branch} (from {current})"
+
+
+async def _is_default(repository: Repository, branch: str) -> bool:
+    remote = await repository.git("symbolic-ref", "-q", "refs/remotes/origin/HEAD", check=False)
+    if remote.code == 0:
+        return remote.text.removeprefix("refs/remotes/origin/") == branch
+    configured = await repository.git("config", "--get", "init.defaultBranch", check=False)
+    return branch in {configured.text, "main", "master"}
+
+
+async def _branch_of(repository: Repository, run_id: str) -> str | None:
+    asked = await repository.git("config", "-z", "--get-regexp", rf"^branch\..*\.{_OWNER}$", check=False)
+    pairs = (entry.partition("\n") for entry in asked.text.split("\0"))
+    names = (key.removeprefix("branch.").removesuffix(f".{_OWNER}") for key, _, owner in pairs if owner == run_id)
+    return next(names, None)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^\w-]+", "-", name).strip("-") or "run"

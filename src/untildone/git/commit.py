@@ -1,0 +1,134 @@
+"""Committing all that changed, in the user's name, or leaving everything exactly as it was."""
+
+import os
+import re
+import shutil
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from untildone.errors import WorkspaceError
+from untildone.git.repository import NO_HOOKS, PRIVATE_IDENTITY, Repository
+from untildone.git.run import COMMIT_TIMEOUT, GitResult, first_line
+
+SUBJECT_CHARS = 72
+_BODY_CHARS = 10_000
+_REASON_LINES = 8
+_REASON_CHARS = 1000
+_ADDED_IN_PART = 1
+"""What `git add --ignore-errors` answers when some files could not be added."""
+
+_SUMMARY = re.compile(rb"^\[.+? ([0-9a-f]{40,64})\] .*?(?:\n (\d+) files? changed|\Z)", re.DOTALL)
+_NOTHING = (b"nothing to commit", b"nothing added to commit", b"no changes added to commit")
+
+# They turn text around on the screen: a commit message that reads differently from what it is.
+_BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """How a commit went."""
+
+    commit: str | None = None
+    files: int = 0
+    warning: str = ""
+    complete: bool = True
+    """All that was to be committed is in it."""
+
+
+def clean_message(message: str, *, otherwise: str) -> str:
+    """A first line of at most 72 characters, a blank line, a body; no control characters anywhere."""
+    lines = [_printable(line).strip() for line in message.strip().splitlines()]
+    first, rest = (lines[0], lines[1:]) if lines and lines[0] else (otherwise, lines)
+    if len(first) > SUBJECT_CHARS:
+        rest = [first, "", *rest]
+        first = first[: SUBJECT_CHARS - 1].rsplit(" ", 1)[0].rstrip()[: SUBJECT_CHARS - 1] + "…"
+    body = "\n".join(rest).strip()[:_BODY_CHARS]
+    return f"{first}\n\n{body}\n" if body else f"{first}\n"
+
+
+async def find_identity(repository: Repository) -> tuple[str, ...]:
+    """The `-c` options that stand in for what the user has not configured; empty when nothing is missing."""
+    if repository.private:
+        return PRIVATE_IDENTITY
+    asked = await repository.git("config", "-z", "--get-regexp", r"^user\.(name|email)$", check=False)
+    pairs = (entry.partition(b"\n") for entry in asked.out.split(b"\0"))
+    known = {key.decode() for key, _, value in pairs if value.strip()}
+    for part in ("name", "email"):
+        if all(os.environ.get(f"GIT_{who}_{part.upper()}") for who in ("AUTHOR", "COMMITTER")):
+            known.add(f"user.{part}")
+    options = zip(PRIVATE_IDENTITY[::2], PRIVATE_IDENTITY[1::2], strict=True)
+    return tuple(word for flag, value in options if value.partition("=")[0] not in known for word in (flag, value))
+
+
+async def add_all(repository: Repository, *, leave_out: Sequence[bytes] = (), index: Path | None = None) -> str:
+    """Stage the whole tree, in another index if given; returns what could not be added and why, or nothing."""
+    env = None if index is None else {"GIT_INDEX_FILE": str(index)}
+    args, stdin = ["add", "-A", "--ignore-errors"], None
+    if leave_out:
+        args += ["--pathspec-from-file=-", "--pathspec-file-nul"]
+        stdin = b"\0".join((b":/", *(b":(top,exclude,literal)" + path for path in leave_out)))
+    added = await repository.git(*args, env=env, stdin=stdin, check=False)
+    if added.code not in (0, _ADDED_IN_PART):
+        raise WorkspaceError(f"git add failed in {repository.top}: {first_line(added.err)}")
+    return first_line(added.err) if added.code else ""
+
+
+async def commit_all(
+    repository: Repository, message: str, *, identity: Sequence[str] = (), leave_out: Sequence[bytes] = ()
+) -> Committed:
+    """Commit the whole tree. If that fails the index is put back and the reason returned; no file is touched."""
+    try:
+        with _index_kept(repository.index):
+            missed = await add_all(repository, leave_out=leave_out)
+            done = await _commit_index(repository, message, identity)
+    except WorkspaceError as refused:
+        return Committed(warning=f"not committed, the work is kept as it is: {refused}", complete=False)
+    warning = f"not everything could be committed: {missed}" if missed else ""
+    if done.code:
+        return Committed(warning=warning, complete=False)
+    summary = _SUMMARY.match(done.out)
+    head = summary[1].decode() if summary else (await repository.git("rev-parse", "HEAD")).text
+    return Committed(commit=head, files=int(summary[2] or 0) if summary else 0, warning=warning, complete=not missed)
+
+
+async def _commit_index(repository: Repository, message: str, identity: Sequence[str]) -> GitResult:
+    quiet = (*NO_HOOKS, "-c", "commit.gpgSign=false") if repository.private else ()
+    args = (*identity, *quiet, "-c", "core.abbrev=no", "commit", "--cleanup=whitespace", "-F", "-")
+    stdin = message.encode("utf-8", "replace")
+    done = await repository.git(*args, stdin=stdin, check=False, timeout=COMMIT_TIMEOUT)
+    if done.code and not any(words in done.out for words in _NOTHING):
+        raise WorkspaceError(_reason(done))
+    return done
+
+
+@contextmanager
+def _index_kept(index: Path) -> Iterator[None]:
+    """Put the index back as it was if what follows fails or is cancelled."""
+    kept = index.with_name(index.name + ".untildone")
+    existed = index.exists()
+    if existed:
+        shutil.copy2(index, kept)  # with its time: git tells from it which files it may trust
+    try:
+        yield
+    except BaseException:
+        if existed:
+            kept.replace(index)
+        else:
+            index.unlink(missing_ok=True)
+        raise
+    finally:
+        kept.unlink(missing_ok=True)
+
+
+def _reason(done: GitResult) -> str:
+    """The end of what git and the hooks said: the agent may be able to mend it."""
+    said = (done.err.strip() or done.out.decode("utf-8", "replace")).strip()
+    lines = [_printable(line).rstrip() for line in said[-_REASON_CHARS:].splitlines()[-_REASON_LINES:]]
+    return "\n".join(lines) or f"git commit ended with {done.code} and gave no reason"
+
+
+def _printable(line: str) -> str:
+    return "".join(c for c in line if c == "\t" or (unicodedata.category(c) not in {"Cc", "Cs"} and c not in _BIDI))

@@ -1,0 +1,110 @@
+"""Which repository a folder's work goes to: its own, or a private one kept outside of the folder."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from untildone.errors import FolderRefused
+from untildone.git.run import READ_TIMEOUT, GitResult, git
+
+PRIVATE_IDENTITY = ("-c", "user.name=untildone", "-c", "user.email=untildone@localhost")
+
+NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
+
+# A plain folder has no .gitignore of its own more often than not; nobody wants copies of these.
+_NOT_WORK = ("node_modules/", ".venv/", "venv/", "__pycache__/", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """A working tree and the git folder that remembers it."""
+
+    top: Path
+    git_dir: Path
+    index: Path
+    exclude: Path
+    private: bool = False
+    """The git folder is ours and lies outside of the tree; the user knows nothing of it."""
+
+    async def git(
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        check: bool = True,
+        timeout: float = READ_TIMEOUT,
+    ) -> GitResult:
+        """Run git on this tree and no other."""
+        place = (self.git_dir, self.top) if self.private else (None, None)
+        # If the agent deletes .git, git must fail instead of finding the repository of a folder above.
+        fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
+        return await git(
+            args, cwd=self.top, git_dir=place[0], work_tree=place[1], env={**fence, **(env or {})}, stdin=stdin,
+            check=check, timeout=timeout,
+        )  # fmt: skip
+
+
+def project_root(cwd: Path) -> Path:
+    """The top folder of the git repository around `cwd`, or `cwd` itself."""
+    folder = cwd.resolve()
+    return next((place for place in (folder, *folder.parents) if _is_repository(place)), folder)
+
+
+async def open_repository(cwd: Path, *, private: Path) -> Repository:
+    """Find or make the repository for this folder. FolderRefused when it is no place to work in."""
+    folder, top = _checked(cwd), project_root(cwd)
+    if not _is_repository(top) or (folder != top and await _is_stranger(folder, top)):
+        return await _make(_private(folder, private))
+    return await _public(top)
+
+
+def _checked(cwd: Path) -> Path:
+    folder = cwd.resolve()
+    if not folder.is_dir():
+        raise FolderRefused(f"{cwd} is not a folder: give an existing one")
+    if _holds_home(folder) and not _is_repository(folder):
+        raise FolderRefused(f"{folder} is too wide to let an agent loose in: start in a project folder below it")
+    return folder
+
+
+async def _is_stranger(folder: Path, top: Path) -> bool:
+    """Whether the repository around a folder has nothing to do with it.
+
+    Home kept in git (dotfiles) is not the project: a commit there would sweep up everything the user owns. And
+    work in an ignored folder (build/, scratch/) would be invisible to the repository around it.
+    """
+    asked = ("check-ignore", "-q", "--", str(folder.relative_to(top)))
+    return _holds_home(top) or (await git(asked, cwd=top, check=False)).code == 0
+
+
+async def _public(top: Path) -> Repository:
+    asked = ("rev-parse", "--absolute-git-dir", "--git-path", "index", "--git-path", "info/exclude")
+    answer = await git(asked, cwd=top, env={"GIT_CEILING_DIRECTORIES": str(top.parent)})
+    git_dir, index, exclude = (top / line for line in os.fsdecode(answer.out).rstrip("\n").split("\n"))
+    return Repository(top=top, git_dir=git_dir, index=index, exclude=exclude)
+
+
+def _private(folder: Path, store: Path) -> Repository:
+    git_dir = store.resolve() / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}.git"
+    exclude = git_dir / "info" / "exclude"
+    return Repository(top=folder, git_dir=git_dir, index=git_dir / "index", exclude=exclude, private=True)
+
+
+async def _make(repository: Repository) -> Repository:
+    if not (repository.git_dir / "HEAD").is_file():
+        repository.git_dir.mkdir(parents=True, exist_ok=True)
+        await repository.git("init", "-q")
+        repository.exclude.parent.mkdir(exist_ok=True)
+        repository.exclude.write_text("".join(f"{pattern}\n" for pattern in _NOT_WORK))
+    return repository
+
+
+def _is_repository(folder: Path) -> bool:
+    mark = folder / ".git"
+    return mark.is_file() or (mark / "HEAD").is_file()
+
+
+def _holds_home(folder: Path) -> bool:
+    return Path.home().resolve().is_relative_to(folder)

@@ -1,0 +1,135 @@
+"""The only place git is started: a safe environment, a bounded time, one clear line when it fails."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from untildone.errors import WorkspaceError
+
+READ_TIMEOUT = 120.0
+COMMIT_TIMEOUT = 900.0
+"""Commits run the user's own hooks, and people keep whole test suites there."""
+
+_END_GRACE = 1.0
+
+# A hook, an alias or a shell may have left these behind; each of them would make git look at another repository.
+_MISLEADING = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_DIR",
+        "GIT_EXTERNAL_DIFF", "GIT_GLOB_PATHSPECS", "GIT_GRAFT_FILE", "GIT_ICASE_PATHSPECS", "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INDEX_FILE", "GIT_LITERAL_PATHSPECS", "GIT_NAMESPACE", "GIT_NOGLOB_PATHSPECS", "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
+    }
+)  # fmt: skip
+
+_QUIET = {
+    "GIT_TERMINAL_PROMPT": "0",
+    # Looking at a repository must not take locks the agent's own git could trip over.
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_EDITOR": ":",
+    "GIT_PAGER": "cat",
+    "LC_ALL": "C",
+}
+
+# A file monitor named in a repository's config is a program of that repository's choice, and it would outlive us.
+_ALWAYS = ("-c", "core.fsmonitor=false")
+
+
+@dataclass(frozen=True, slots=True)
+class GitResult:
+    """What a git command answered."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        """Its stdout as one stripped string, for answers that are a name or a hash."""
+        return os.fsdecode(self.out).strip()
+
+
+async def git(
+    args: Sequence[str],
+    *,
+    cwd: Path,
+    git_dir: Path | None = None,
+    work_tree: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    check: bool = True,
+    timeout: float = READ_TIMEOUT,
+) -> GitResult:
+    """Run one git command. WorkspaceError when it cannot start, takes too long, or (with `check`) fails."""
+    argv = [*_ALWAYS, *_place(git_dir, work_tree), *args]
+    # Files, not pipes: a hook may leave a background process behind that would keep a pipe open for ever.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as given:
+        given.write(stdin or b"")
+        given.seek(0)
+        process = await _start(argv, cwd, {**_environment(), **(env or {})}, (given, out, err))
+        try:
+            async with asyncio.timeout(timeout):
+                code = await process.wait()
+        except TimeoutError as late:
+            raise WorkspaceError(f"git {args[0]} did not end within {timeout:.0f} s in {cwd}") from late
+        finally:
+            if process.returncode is None:
+                await _end(process)
+        result = GitResult(code, _content(out), _content(err).decode("utf-8", "replace"))
+    if check and code != 0:
+        raise WorkspaceError(f"git {args[0]} failed in {cwd}: {first_line(result.err)}")
+    return result
+
+
+def first_line(text: str) -> str:
+    """The first line that says something, without what would disturb a terminal."""
+    lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
+    return next((line for line in lines if line), "it gave no reason")
+
+
+def _place(git_dir: Path | None, work_tree: Path | None) -> list[str]:
+    place = [] if git_dir is None else [f"--git-dir={git_dir}"]
+    return place if work_tree is None else [*place, f"--work-tree={work_tree}"]
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _MISLEADING} | _QUIET
+
+
+def _content(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
+
+
+async def _start(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], files: tuple[IO[bytes], IO[bytes], IO[bytes]]
+) -> asyncio.subprocess.Process:
+    stdin, stdout, stderr = files
+    try:
+        # Its own session, so that hooks and their children can be ended together with it.
+        return await asyncio.create_subprocess_exec(
+            "git", *argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+        )
+    except OSError as trouble:
+        if shutil.which("git", path=env.get("PATH")) is None:
+            install = "xcode-select --install" if sys.platform == "darwin" else "sudo apt install git"
+            raise WorkspaceError(f"git is not installed: run `{install}`") from trouble
+        raise WorkspaceError(f"cannot work in {cwd}: {trouble.strerror or trouble}") from trouble
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    # Politely first: git removes its lock files on SIGTERM, and a lock left behind would block every later commit.
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sign)
+            async with asyncio.timeout(_END_GRACE):
+                await process.wait()
+        except (ProcessLookupError, TimeoutError):
+            continue

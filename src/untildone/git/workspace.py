@@ -1,0 +1,226 @@
+"""The folder the agent works in: what changed there, committed or saved, and never lost."""
+
+import asyncio
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from untildone.core.policy import RunSpec
+from untildone.errors import DirtyWorkspace
+from untildone.git.branch import settle_on_branch
+from untildone.git.commit import Committed, clean_message, commit_all, find_identity
+from untildone.git.exclude import set_excluded
+from untildone.git.history import Made, made_between
+from untildone.git.repository import Repository, open_repository
+from untildone.git.snapshot import free_ref, has_ref, refs_of, save_tree, set_ref, start_ref
+from untildone.git.status import STATUS, Status, in_one_line, parse_status, readable, stamp_all, tree_state
+from untildone.ports import Settled, TreeState
+
+SNAPSHOT_FILES = 50
+
+_STAMPED_AT_ONCE = 500
+
+
+async def open_workspace(spec: RunSpec, *, run_id: str, private: Path) -> "GitWorkspace":
+    """The workspace of a run; `private` is where the history of plain folders is kept."""
+    return GitWorkspace(spec, run_id=run_id, repository=await open_repository(Path(spec.cwd), private=private))
+
+
+class GitWorkspace:
+    """ports.Workspace on a git repository, or on a plain folder with a private repository beside it."""
+
+    def __init__(self, spec: RunSpec, *, run_id: str, repository: Repository) -> None:
+        self._spec = spec
+        self._run_id = run_id
+        self._repository = repository
+        self._top = os.fsencode(repository.top)
+        self._notes = self._in_tree(spec.notes_file)
+        self._identity: tuple[str, ...] | None = None
+        self._seen: tuple[str, dict[bytes, str]] = ("", {})
+
+    async def prepare(self) -> list[str]:
+        """Check, snapshot, exclude the notes, choose the branch; returns lines for the user."""
+        status = await self._status()
+        begun = await has_ref(self._repository, start_ref(self._run_id))
+        lines = [] if begun else await self._begin(status)
+        if self._notes is not None:
+            set_excluded(self._repository.exclude, os.fsdecode(self._notes), excluded=not self._spec.commit_notes)
+        if self._spec.commit and not self._repository.private:
+            lines += await self._choose_where_commits_go(status)
+        return lines
+
+    async def observe(self) -> TreeState:
+        """The tree as it is now, with one git call."""
+        status = await self._status()
+        return self._remember(status, await self._stamps(status))
+
+    async def settle(self, before: TreeState, *, iteration_num: int, message: str) -> Settled:
+        """Compare with `before`; commit what changed, if commits are wanted."""
+        seen = self._seen[1] if self._seen[0] == before.fingerprint else {}
+        status = await self._status()
+        stamps = await self._stamps(status)
+        tree = self._remember(status, stamps)
+        if tree.fingerprint == before.fingerprint:
+            return Settled(tree=tree, changed=False)
+        text = clean_message(message, otherwise=f"Iteration {iteration_num}")
+        done, made = await asyncio.gather(
+            self._commit_leftovers(status, text), made_between(self._repository, before.head, tree.head)
+        )
+        differing = {readable(path) for path, _ in seen.items() ^ stamps.items()}
+        settled = Settled(
+            tree=await self._after(done, status, stamps, tree),
+            changed=True,
+            files_changed=done.files or len(differing),
+            commit=done.commit,
+            message=text.partition("\n")[0] if done.commit else "",
+            warning=done.warning,
+        )
+        return _with_agents_own(settled, made, before, {readable(path) for path in _committable(status)})
+
+    async def snapshot(self, *, iteration_num: int, reason: str) -> tuple[str, str, tuple[str, ...]] | None:
+        """Save uncommitted work under `refs/untildone/<run>/<iteration>`; None when there is none."""
+        status = await self._status()
+        if not _committable(status):
+            return None
+        ref = await free_ref(self._repository, f"{refs_of(self._run_id)}/{iteration_num}")
+        return await self._save(status, ref, f"Unfinished work of iteration {iteration_num}: {reason}")
+
+    async def _begin(self, status: Status) -> list[str]:
+        """The first start of this run: the user's own work is not to be mixed with the agent's by accident."""
+        repository = self._repository
+        if repository.private:
+            return await self._begin_private(status)
+        users = [path for path in _committable(status) if path not in self._given_files()]
+        if users and not self._spec.keep_dirty:
+            raise DirtyWorkspace(
+                f"uncommitted work in {repository.top}: {in_one_line(map(readable, users))}; "
+                "commit it, or start with `--dirty keep`"
+            )
+        ref = start_ref(self._run_id)
+        if not users:
+            start = status.head or await save_tree(repository, parent=None, message="The tree as the run found it\n")
+            await set_ref(repository, ref, start)
+            return []
+        await self._save(status, ref, "The user's uncommitted work at the start")
+        sweep = "; the first commit of this run will contain them" if self._spec.commit else ""
+        return [f"{_files(len(users))} of yours not committed yet: saved under {ref}{sweep}"]
+
+    async def _begin_private(self, status: Status) -> list[str]:
+        """A plain folder has no commits of the user's: what is there now is the point to compare with."""
+        head = status.head
+        if _committable(status) or head is None:
+            await self._save_start_of_folder(status)
+        else:
+            await set_ref(self._repository, start_ref(self._run_id), head)
+        return [f"not a git repository: history is kept outside of the folder, in {self._repository.git_dir}"]
+
+    async def _save_start_of_folder(self, status: Status) -> None:
+        done = await self._commit(status, "The folder as the run found it\n")
+        start = done.commit or await save_tree(
+            self._repository, parent=status.head, message="The folder as the run found it\n"
+        )
+        await set_ref(self._repository, start_ref(self._run_id), start)
+
+    async def _choose_where_commits_go(self, status: Status) -> list[str]:
+        spec = self._spec
+        line = await settle_on_branch(
+            self._repository, status, run_id=self._run_id, name=spec.name, prefix=spec.branch_prefix, wanted=spec.branch
+        )
+        self._identity = await find_identity(self._repository)
+        if not self._identity:
+            return [line]
+        return [line, "git has no user.name and user.email here: commits carry the name untildone"]
+
+    async def _status(self) -> Status:
+        answer = await self._repository.git(*STATUS)
+        ignore = () if self._notes is None or self._spec.commit_notes else (self._notes,)
+        return parse_status(answer.out, ignore=ignore)
+
+    async def _stamps(self, status: Status) -> dict[bytes, str]:
+        if len(status.paths) <= _STAMPED_AT_ONCE and not status.nested:
+            return stamp_all(self._top, status.paths)
+        return await asyncio.to_thread(stamp_all, self._top, status.paths)
+
+    def _remember(self, status: Status, stamps: dict[bytes, str]) -> TreeState:
+        tree = tree_state(status, stamps, named_branch=not self._repository.private)
+        self._seen = (tree.fingerprint, stamps)
+        return tree
+
+    async def _commit_leftovers(self, status: Status, message: str) -> Committed:
+        if not self._spec.commit or not _committable(status):
+            return Committed()
+        obstacle = self._obstacle(status)
+        return Committed(warning=obstacle) if obstacle else await self._commit(status, message)
+
+    async def _commit(self, status: Status, message: str) -> Committed:
+        if self._identity is None:
+            self._identity = await find_identity(self._repository)
+        return await commit_all(self._repository, message, identity=self._identity, leave_out=self._left_out(status))
+
+    async def _after(self, done: Committed, status: Status, stamps: dict[bytes, str], tree: TreeState) -> TreeState:
+        """The tree after a commit: known without asking git, unless a hook touched the files."""
+        touched = await self._stamps(status) != stamps
+        if touched or (done.commit and not done.complete):
+            return await self.observe()
+        if done.commit is None:
+            return tree
+        left = Status(head=done.commit, branch=status.branch, paths=status.nested)
+        return self._remember(left, {path: stamps[path] for path in left.paths})
+
+    async def _save(self, status: Status, ref: str, message: str) -> tuple[str, str, tuple[str, ...]]:
+        commit = await save_tree(
+            self._repository, parent=status.head, message=f"{message}\n", leave_out=self._left_out(status)
+        )
+        await set_ref(self._repository, ref, commit)
+        return ref, commit, tuple(readable(path) for path in _committable(status)[:SNAPSHOT_FILES])
+
+    def _obstacle(self, status: Status) -> str:
+        """What the agent left half-done that a commit would make worse."""
+        if status.unmerged:
+            return f"not committed: merge conflicts are unresolved in {in_one_line(map(readable, status.unmerged))}"
+        if any((self._repository.git_dir / mark).exists() for mark in ("rebase-merge", "rebase-apply")):
+            return "not committed: a rebase is in progress; finish it with `git rebase --continue` or `--abort`"
+        return ""
+
+    def _left_out(self, status: Status) -> list[bytes]:
+        """What `add` must not take: it would take tracked notes, excluded or not."""
+        notes = [] if self._notes is None or self._spec.commit_notes else [self._notes]
+        return [*notes, *status.nested]
+
+    def _given_files(self) -> set[bytes]:
+        """Files the user hands to the run are there on purpose: they are no reason to refuse."""
+        given = (self._spec.task_file, self._spec.knowledge_file, self._spec.notes_file)
+        return {path for name in given if name and (path := self._in_tree(name)) is not None}
+
+    def _in_tree(self, name: str) -> bytes | None:
+        """A path relative to the agent's folder as git writes it, or None when it lies outside of the tree."""
+        place = Path(os.path.normpath(Path(self._spec.cwd).resolve() / name))
+        if not place.is_relative_to(self._repository.top):
+            return None
+        return os.fsencode(place.relative_to(self._repository.top))
+
+
+def _committable(status: Status) -> list[bytes]:
+    """A repository inside the repository has its own commits; adding it would only record a dead link."""
+    return [path for path in status.paths if not path.endswith(b"/")]
+
+
+def _with_agents_own(settled: Settled, made: Made, before: TreeState, leftovers: set[str]) -> Settled:
+    """Add what the agent committed by itself and where it went."""
+    now = settled.tree.branch
+    if now != before.branch:
+        moved = f"the agent moved from branch {before.branch} to {now or 'a detached HEAD'}"
+        settled = replace(settled, warning="; ".join(filter(None, (moved, settled.warning))))
+    if not made.commits:
+        return settled
+    return replace(
+        settled,
+        by="agent",
+        commit=settled.commit or settled.tree.head,
+        message=settled.message or made.subject,
+        files_changed=len(made.files | leftovers),
+    )
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"

@@ -1,0 +1,130 @@
+"""The event log in memory: same behaviour as the real one, no file. For tests, rehearsals and libraries."""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from os import getpid
+
+from untildone.core.codec import event_kind, stored_form
+from untildone.core.events import Event, Record
+from untildone.errors import LeaseLost, RunNotFound
+from untildone.ports import Clock, Lease, RunRow
+from untildone.store.lease import Holder, overlaps, real_folder
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    name: str
+    folder: str
+    created_at: float
+    updated_at: float
+    status: str = "running"
+    fence: int = 0
+    records: list[Record] = field(default_factory=list)
+    control: list[Record] = field(default_factory=list)
+    snapshot: tuple[int, bytes] | None = None
+
+
+class MemoryLog:
+    """An EventLog that lives as long as the process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._runs: dict[str, _Run] = {}
+        self._held: dict[Lease, Holder] = {}
+        self._followers: set[asyncio.Event] = set()
+
+    async def append(self, run_id: str, events: Sequence[Event], *, lease: Lease | None = None) -> list[Record]:
+        """Append all or nothing."""
+        # Through the encoding, so that what is read back is what any other store would give back.
+        stored = [stored_form(event)[1] for event in events]
+        run = self._writable(run_id, lease)
+        run.updated_at = self._clock.now()
+        new = [
+            Record(seq=seq, at=run.updated_at, event=event) for seq, event in enumerate(stored, len(run.records) + 1)
+        ]
+        run.records.extend(new)
+        run.control.extend(record for record in new if event_kind(record.event) == "control")
+        for follower in self._followers:
+            follower.set()
+        return new
+
+    async def read(self, run_id: str, *, after: int = 0, trace: bool = False, limit: int | None = None) -> list[Record]:
+        """Records with seq > after, in order; none for a run that is not there."""
+        run = self._runs.get(run_id)
+        if run is None:
+            return []
+        records = run.records if trace else run.control
+        return records[bisect_right(records, after, key=lambda record: record.seq) :][:limit]
+
+    async def follow(self, run_id: str, *, after: int = 0, trace: bool = False) -> AsyncIterator[Record]:
+        """Records with seq > after as they arrive, for ever."""
+        appended = asyncio.Event()
+        self._followers.add(appended)
+        try:
+            while True:
+                appended.clear()
+                for record in await self.read(run_id, after=after, trace=trace):
+                    after = record.seq
+                    yield record
+                await appended.wait()
+        finally:
+            self._followers.discard(appended)
+
+    async def acquire(self, run_id: str, *, name: str, folder: str) -> Lease:
+        """Become the driver of this run and the only one in this folder."""
+        folder, now = real_folder(folder), self._clock.now()
+        for holder in self._held.values():
+            if holder.run_id == run_id or overlaps(holder.folder, folder):
+                raise holder.busy()
+        run = self._runs.setdefault(run_id, _Run(name=name, folder=folder, created_at=now, updated_at=now))
+        run.name, run.folder, run.updated_at, run.status, run.fence = name, folder, now, "running", run.fence + 1
+        lease = Lease(run_id, run.fence)
+        self._held[lease] = Holder(pid=getpid(), run_id=run_id, name=name, folder=folder, since=now)
+        return lease
+
+    async def release(self, lease: Lease, *, status: str) -> None:
+        """Stop being the driver. The status is recorded unless another driver took over meanwhile."""
+        run = self._runs.get(lease.run_id)
+        if run is not None and run.fence == lease.token:
+            run.status, run.updated_at = status, self._clock.now()
+        self._held.pop(lease, None)
+
+    async def runs(self) -> list[RunRow]:
+        """All runs, the one touched last first."""
+        driven = {lease.run_id for lease in self._held}
+        rows = [
+            RunRow(
+                run_id=run_id,
+                name=run.name,
+                folder=run.folder,
+                created_at=run.created_at,
+                updated_at=run.updated_at,
+                status=run.status,
+                alive=run_id in driven,
+            )
+            for run_id, run in reversed(self._runs.items())
+        ]
+        return sorted(rows, key=lambda row: row.updated_at, reverse=True)
+
+    async def save_snapshot(self, lease: Lease, seq: int, state: bytes) -> None:
+        """Keep a disposable copy of the folded state up to `seq`; only the newest is kept."""
+        self._writable(lease.run_id, lease).snapshot = (seq, state)
+
+    async def load_snapshot(self, run_id: str) -> tuple[int, bytes] | None:
+        """The newest snapshot of a run: (seq, state)."""
+        run = self._runs.get(run_id)
+        return run.snapshot if run is not None else None
+
+    async def close(self) -> None:
+        """Give up all leases, as the death of a driver would. The runs stay readable and can be taken up again."""
+        self._held.clear()
+
+    def _writable(self, run_id: str, lease: Lease | None) -> _Run:
+        run = self._runs.get(run_id)
+        if run is None:
+            raise RunNotFound(f"there is no run {run_id} in memory")
+        if lease is not None and (lease.run_id, lease.token) != (run_id, run.fence):
+            raise LeaseLost(f"another driver took over run {run_id} (lease {lease.token}, now {run.fence})")
+        return run

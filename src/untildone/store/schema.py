@@ -1,0 +1,143 @@
+"""The database file: opening it, its tables and their migrations, and its troubles in plain words."""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from untildone.errors import StoreError
+
+APPLICATION_ID = 0x756E7464  # "untd": tells our file from any other SQLite database
+BUSY_SECONDS = 10.0
+
+# Numbered from 1; `user_version` says how many a file has had. Never edit one that was released: add another.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE runs (
+            run_id TEXT PRIMARY KEY,
+            name TEXT NOT NULL,
+            folder TEXT NOT NULL,
+            created_at REAL NOT NULL,
+            updated_at REAL NOT NULL,
+            status TEXT NOT NULL,
+            fence INTEGER NOT NULL,
+            last_seq INTEGER NOT NULL DEFAULT 0
+        )""",
+        # A rowid table: payloads run to kilobytes, and WITHOUT ROWID made the file three times as large.
+        """CREATE TABLE events (
+            run_id TEXT NOT NULL,
+            seq INTEGER NOT NULL,
+            at REAL NOT NULL,
+            kind TEXT NOT NULL,
+            type TEXT NOT NULL,
+            version INTEGER NOT NULL,
+            data BLOB NOT NULL,
+            PRIMARY KEY (run_id, seq)
+        )""",
+        # Only the few events that decide: reading them costs the same however many others there are.
+        "CREATE INDEX events_control ON events (run_id, seq) WHERE kind = 'control'",
+        """CREATE TABLE snapshots (
+            run_id TEXT PRIMARY KEY,
+            seq INTEGER NOT NULL,
+            state BLOB NOT NULL
+        )""",
+    ),
+)
+
+_ADVICE = {
+    "SQLITE_FULL": "the disk is full: free some space and try again; what was recorded before is safe",
+    "SQLITE_IOERR": "the disk refused: check its space and health and try again; what was recorded before is safe",
+    "SQLITE_BUSY": f"another process kept it locked for {BUSY_SECONDS:.0f} s: end that process or try again",
+    "SQLITE_NOTADB": "it is not a database: move that file away or name another store; it was not touched",
+    "SQLITE_CORRUPT": "it is damaged: move it away, or repair it with `sqlite3 FILE .recover`; it was not touched",
+    "SQLITE_READONLY": "it cannot be written: check who owns the file and its folder",
+    "SQLITE_PERM": "it cannot be written: check who owns the file and its folder",
+    "SQLITE_CANTOPEN": "it cannot be opened: check who owns the file and its folder",
+}
+
+
+@contextmanager
+def spoken_errors(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the file system complain about into one line that says what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", None) or ""
+        # Extended names such as SQLITE_IOERR_WRITE begin with the plain one.
+        advice = _ADVICE.get("_".join(name.split("_")[:2]), "this should not happen: please report it")
+        raise StoreError(f"the store {path} failed ({error}): {advice}") from error
+    except OSError as error:
+        raise StoreError(
+            f"the store {path} cannot be used ({error.strerror or error}): name a folder that you may write to"
+        ) from error
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open the store's file, made and migrated as needed. StoreError says what is in the way."""
+    with spoken_errors(path):
+        _make_file(path)
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        with spoken_errors(path):
+            refuse_strangers(connection, path)
+            # Not asked for when it is so already: the switch needs the file for itself.
+            if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                connection.execute("PRAGMA journal_mode = WAL")
+            migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _make_file(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Agent output may hold secrets: nobody else reads it. SQLite gives its side files the same mode.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def refuse_strangers(connection: sqlite3.Connection, path: Path) -> None:
+    """Leave a file alone that another program wrote, or a newer version of this one."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and application != APPLICATION_ID:
+        raise StoreError(f"{path} is a database of another program: name another store; it was not touched")
+    version = _version(connection)
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"{path} was written by a newer untildone (store version {version}, this one knows {len(MIGRATIONS)}): "
+            "upgrade untildone or name another store"
+        )
+
+
+def migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+    """Bring the tables up to date, all or nothing."""
+    if _version(connection) == len(migrations):
+        return
+    with spoken_errors(path), transaction(connection):
+        # Asked again: another process may have been faster.
+        for number in range(_version(connection) + 1, len(migrations) + 1):
+            for statement in migrations[number - 1]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """One write, all or nothing. The write lock is taken at once, so that what is read inside stays true."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        # SQLite has rolled back by itself after some errors.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,149 @@
+"""The composition root: the only file that names concrete adapters."""
+
+import os
+import random
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from untildone import __version__
+from untildone.core import events as ev
+from untildone.core.beginning import beginning
+from untildone.core.policy import Policy, RunSpec
+from untildone.core.state import LoopState
+from untildone.engine.clock import SystemClock
+from untildone.engine.journal import Journal, Observer, load_state
+from untildone.engine.parts import Parts
+from untildone.errors import ConfigError, RunNotFound
+from untildone.ports import Agent, Clock, EventLog, RunRow, Spawner
+
+STORE_FILE = "untildone.db"
+
+
+def new_run_id() -> str:
+    """Short enough to type, long enough never to meet twice."""
+    return uuid.uuid4().hex[:12]
+
+
+def system_clock() -> Clock:
+    return SystemClock()
+
+
+def open_log(state_dir: Path, clock: Clock) -> EventLog:
+    """The store of all runs of this user."""
+    from untildone.store.sqlite import SqliteLog
+
+    return SqliteLog(state_dir / STORE_FILE, clock)
+
+
+async def find_run(log: EventLog, wanted: str | None, folder: Path) -> RunRow:
+    """A run by id, by the beginning of its id, or by name; without any, the newest of this folder."""
+    rows = sorted(await log.runs(), key=lambda row: row.created_at, reverse=True)
+    if wanted is None:
+        here = os.path.realpath(folder)
+        found = [row for row in rows if row.folder == here]
+        if not found:
+            raise RunNotFound(f"no run in {here} yet: start one with `untildone run`, or see `untildone ls`")
+        return found[0]
+    found = [row for row in rows if wanted in {row.run_id, row.name}] or [
+        row for row in rows if row.run_id.startswith(wanted)
+    ]
+    if not found:
+        raise RunNotFound(f"no run called {wanted!r}: `untildone ls` shows all runs")
+    return found[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a run takes from the process it is started in."""
+
+    log: EventLog
+    state_dir: Path
+    env: Mapping[str, str]
+    clock: Clock
+    observer: Observer | None = None
+    """Told every record as it is written."""
+    agent: Agent | None = None
+    """An agent given by an embedding program instead of the one the options name."""
+
+
+async def start_run(spec: RunSpec, policy: Policy, around: Surroundings, *, run_id: str) -> LoopState:
+    """Begin a new run and drive it to its stop."""
+    return await _drive(run_id, spec, policy, around, opening=beginning(run_id, spec, policy))
+
+
+async def resume_run(run_id: str, around: Surroundings) -> LoopState:
+    """Take up a run where it stands and drive it to its next stop."""
+    state = await load_state(around.log, run_id)
+    if not state.run_id:
+        raise RunNotFound(f"run {run_id} never began: start it again with `untildone run`")
+    return await _drive(run_id, state.spec, state.policy, around)
+
+
+async def _drive(
+    run_id: str, spec: RunSpec, policy: Policy, around: Surroundings, *, opening: ev.Event | None = None
+) -> LoopState:
+    from untildone.engine.supervise import supervise
+
+    parts = await _parts(spec, around, run_id, policy)
+    lease = await around.log.acquire(run_id, name=spec.name, folder=spec.cwd)
+    journal = Journal(around.log, lease, around.clock, around.observer)
+    driver = ev.ContinuousResumed(pid=os.getpid(), host=socket.gethostname(), version=__version__, lease=lease.token)
+    try:
+        await supervise(journal, parts, [driver] if opening is None else [opening, driver])
+    finally:
+        await around.log.release(lease, status=journal.state.phase)
+    return journal.state
+
+
+async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Policy) -> Parts:
+    from untildone.agents.transcripts import TranscriptLedger
+    from untildone.git.workspace import open_workspace
+    from untildone.sandbox.host import HostSpawner
+    from untildone.witness.checks import CommandCheck
+    from untildone.witness.usher import FolderUsher
+
+    if not os.path.isdir(spec.cwd):  # noqa: PTH112 - one stat, and pathlib is frowned upon in coroutines
+        raise ConfigError(f"{spec.cwd} is not a folder: give an existing one with --cwd")
+    spawner = HostSpawner()
+    return Parts(
+        agent=around.agent or _agent(spec, spawner, around, run_id, policy),
+        workspace=await open_workspace(spec, run_id=run_id, private=around.state_dir / "folders"),
+        checks=[CommandCheck(command, cwd=spec.cwd, timeout=spec.check_timeout) for command in spec.checks],
+        usher=FolderUsher(spec.cwd),
+        spawner=spawner,
+        ledger=TranscriptLedger(_claude_config_dir(around.env)),
+        clock=around.clock,
+        jitter=random.random,
+    )
+
+
+def _agent(spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, policy: Policy) -> Agent:
+    """The agent the options name, with the environment it is started in."""
+    from untildone.agents.environment import agent_environment
+
+    env = agent_environment(around.env, run_id=run_id)
+    match spec.options.agent:
+        case "claude_sdk":
+            from untildone.agents.claude_sdk import ClaudeSdk
+
+            return ClaudeSdk(
+                spec.options,
+                spawner,
+                cwd=spec.cwd,
+                env=env,
+                background_grace=policy.background_grace,
+                completion_signal=policy.completion_signal,
+            )
+        case "claude_cli":
+            from untildone.agents.claude_cli import ClaudeCli
+
+            return ClaudeCli(spec.options, spawner, cwd=spec.cwd, env=env, background_grace=policy.background_grace)
+        case other:
+            raise ConfigError(f"unknown agent {other!r}: use claude_sdk or claude_cli")
+
+
+def _claude_config_dir(env: Mapping[str, str]) -> Path:
+    return Path(env.get("CLAUDE_CONFIG_DIR") or Path(env.get("HOME", "~")).expanduser() / ".claude")

@@ -1,0 +1,155 @@
+"""Running one of the user's shell commands: bounded in time and memory, and nothing of it left behind."""
+
+import asyncio
+import hashlib
+import os
+import re
+import signal
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from untildone.errors import WorkspaceError
+
+OUTPUT_CAP = 64 * 1024
+
+_CHUNK = 1 << 16
+_END_GRACE = 1.0
+_DRAIN_GRACE = 1.0
+
+_TERMINAL_CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """How a command ended and the end of what it said."""
+
+    exit_code: int | None
+    """None: it did not end in time. Negative: a signal ended it."""
+    output_tail: str
+    sha256: str
+    """Of everything it wrote, as far as it was read."""
+    seconds: float
+
+
+class _Tail:
+    """Hashes everything and keeps only the end."""
+
+    def __init__(self, cap: int) -> None:
+        self._cap = cap
+        self._kept = bytearray()
+        self._digest = hashlib.sha256()
+
+    def feed(self, chunk: bytes) -> None:
+        self._digest.update(chunk)
+        self._kept += chunk
+        del self._kept[: -self._cap]
+
+    def text(self) -> str:
+        return readable_output(bytes(self._kept))
+
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+async def run_command(
+    command: str,
+    *,
+    cwd: Path | str,
+    timeout: float,
+    stdin: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    output_cap: int = OUTPUT_CAP,
+) -> CommandResult:
+    """Run a shell command in a process group of its own; `env` adds to the environment.
+
+    What it leaves running in that group is ended with it, so that checks do not pile up processes overnight.
+    """
+    started = time.monotonic()
+    tail = _Tail(output_cap)
+    read_end, write_end = os.pipe()
+    try:
+        process = await _start(command, cwd=cwd, stdin=stdin, env=_environment(env), output=write_end)
+    except BaseException:
+        os.close(read_end)
+        raise
+    finally:
+        os.close(write_end)
+    reading = asyncio.create_task(_read(read_end, tail))
+    code: int | None = None
+    try:
+        async with asyncio.timeout(timeout):
+            code = await process.wait()
+    except TimeoutError:
+        pass
+    finally:
+        await _end_group(process)
+        await _finish(reading)
+    return CommandResult(
+        exit_code=code, output_tail=tail.text(), sha256=tail.sha256(), seconds=time.monotonic() - started
+    )
+
+
+def readable_output(raw: bytes) -> str:
+    """Program output as plain text: bad bytes replaced, colours and other terminal codes taken out."""
+    text = _TERMINAL_CODES.sub("", raw.decode("utf-8", "replace"))
+    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
+    """Ours without what tells a program that it runs inside the loop or inside an agent."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("UNTILDONE_") and k != "CLAUDECODE"}
+    return kept | dict(extra or {})
+
+
+async def _start(
+    command: str, *, cwd: Path | str, stdin: bytes | None, env: Mapping[str, str], output: int
+) -> asyncio.subprocess.Process:
+    # A file as stdin: a command that never reads it cannot block us.
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin or b"")
+        given.seek(0)
+        try:
+            return await asyncio.create_subprocess_exec(
+                "/bin/sh", "-c", command, cwd=cwd, env=env,
+                stdin=asyncio.subprocess.DEVNULL if stdin is None else given,
+                stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        except OSError as trouble:
+            raise WorkspaceError(f"cannot run {command!r} in {cwd}: {trouble.strerror or trouble}") from trouble
+
+
+async def _read(read_end: int, tail: _Tail) -> None:
+    # A pipe of our own: asyncio's would make `wait` last until every grandchild has closed it.
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=_CHUNK)
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_end, "rb", buffering=0)
+    )
+    try:
+        while chunk := await reader.read(_CHUNK):
+            tail.feed(chunk)
+    finally:
+        transport.close()
+
+
+async def _end_group(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError, TimeoutError):
+            os.killpg(process.pid, signal.SIGTERM)
+            async with asyncio.timeout(_END_GRACE):
+                await process.wait()
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+async def _finish(reading: asyncio.Task[None]) -> None:
+    """Take what is still in the pipe; a process that left the group may hold it open, so not for ever."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DRAIN_GRACE):
+            await reading

@@ -1,0 +1,544 @@
+"""What counts as a claim of being done, and what only looks like one."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from untildone.core import claims
+from untildone.core.claims import (
+    REPORT_SCHEMA,
+    Claim,
+    Form,
+    Report,
+    read_claim,
+    report_from,
+    says_blocked,
+    says_done,
+    status_instructions,
+    streak_needed,
+)
+
+# How fast a loaded machine draws examples is not what these tests are about.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+SIGNAL = "CONTINUOUS_CLAUDE_PROJECT_COMPLETE"
+BLOCK = """\
+---LOOP_STATUS---
+STATUS: COMPLETE
+TASKS_COMPLETED_THIS_LOOP: 2
+FILES_MODIFIED: 3
+TESTS_STATUS: PASSING
+WORK_TYPE: TESTING
+EXIT_SIGNAL: true
+SUMMARY: add the parser
+RECOMMENDATION: nothing more
+---END_LOOP_STATUS---"""
+
+
+def read(text: str, report: Report | None = None, prompt: str = "", match: str = "line") -> Claim:
+    return read_claim(text, report, signal=SIGNAL, match=match, prompt=prompt)
+
+
+def done(claim: Claim) -> bool:
+    return says_done(claim, strict=False, indicator_threshold=2)
+
+
+def block(*lines: str) -> str:
+    return "\n".join(("---LOOP_STATUS---", *lines, "---END_LOOP_STATUS---"))
+
+
+# --- the block -----------------------------------------------------------------------------------
+
+
+def test_a_block_is_read_in_full() -> None:
+    claim = read(f"I did the work.\n\n{BLOCK}\n")
+    assert claim.form == "block"
+    assert claim.report == Report(
+        status="COMPLETE",
+        exit_signal=True,
+        tasks_completed=2,
+        files_modified=3,
+        tests_status="PASSING",
+        work_type="TESTING",
+        summary="add the parser",
+        recommendation="nothing more",
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BLOCK.replace("\n", "\r\n"),
+        BLOCK.replace("\n", "\r"),
+        f"```\n{BLOCK}\n```",
+        f"```text\n{BLOCK}\n```\nBye.",
+        BLOCK.replace("LOOP_STATUS", "RALPH_STATUS"),
+        BLOCK.replace("STATUS: COMPLETE", "**STATUS:** COMPLETE"),
+        BLOCK.replace("STATUS: COMPLETE", "STATUS: complete   # this and all others"),
+        BLOCK.replace("EXIT_SIGNAL: true", "EXIT_SIGNAL: TRUE"),
+        BLOCK.replace("EXIT_SIGNAL: true", "EXIT_SIGNAL: `true` (all verified)"),
+        "\n".join("    " + line for line in BLOCK.split("\n")),
+    ],
+)
+def test_harmless_variations_of_a_block_are_accepted(text: str) -> None:
+    claim = read(text)
+    assert claim.form == "block"
+    assert claim.report is not None
+    assert (claim.report.status, claim.report.exit_signal, claim.report.files_modified) == ("COMPLETE", True, 3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'RALPH_STATUS:\n  EXIT_SIGNAL: true\n  reason: "all done"\n',
+        "All good.\r\n\r\nRALPH_STATUS:\r\n\tSTATUS: COMPLETE\r\n",
+        "LOOP_STATUS:\nSTATUS: COMPLETE\nEXIT_SIGNAL: true\n\nBye.",
+    ],
+)
+def test_the_yaml_style_is_accepted(text: str) -> None:
+    claim = read(text)
+    assert claim.form == "block"
+    assert done(claim)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "---LOOP_STATUS---\nSTATUS: COMPLETE\nEXIT_SIGNAL: true",
+        "STATUS: COMPLETE\nEXIT_SIGNAL: true\n---END_LOOP_STATUS---",
+        "I set EXIT_SIGNAL: true in RALPH_STATUS: as asked.",
+        "\n".join(f"> {line}" for line in BLOCK.split("\n")),
+        block(),
+        block("NOTHING: known"),
+        block("STATUS: <IN_PROGRESS|COMPLETE|BLOCKED>", "EXIT_SIGNAL: true"),
+        block("STATUS: IN_PROGRESS|COMPLETE|BLOCKED", "EXIT_SIGNAL: true"),
+        block("STATUS: COMPLETE", "EXIT_SIGNAL: true | false"),
+        block("STATUS: COMPLETE", "EXIT_SIGNAL: true or false"),
+        block("STATUS: COMPLETE", "EXIT_SIGNAL: false/true"),
+        block("STATUS: COMPLETE", "EXIT_SIGNAL: true", "RECOMMENDATION: <one line>"),
+        block("STATUS: COMPLETE", "TASKS_COMPLETED_THIS_LOOP: <number>"),
+        status_instructions(SIGNAL),
+        "\n".join(status_instructions(SIGNAL).split("\n")[4:15]),
+    ],
+)
+def test_what_is_no_complete_block(text: str) -> None:
+    assert read(text).form == "none"
+
+
+def test_the_instructions_are_no_claim_even_when_quoted_line_by_line() -> None:
+    assert BLOCK.split("\n")[0] in status_instructions(SIGNAL)
+    assert all(read(line).form == "none" for line in status_instructions(SIGNAL).split("\n"))
+
+
+def test_the_last_complete_block_wins() -> None:
+    first = block("STATUS: COMPLETE", "EXIT_SIGNAL: true")
+    second = block("STATUS: IN_PROGRESS", "EXIT_SIGNAL: false")
+    assert not done(read(f"{first}\n{second}"))
+    assert done(read(f"{second}\n{first}"))
+    assert done(read(f"{first}\n---LOOP_STATUS---\nSTATUS: BLOCKED\n"))
+    assert done(read(f"{first}\n{status_instructions(SIGNAL)}"))
+
+
+def test_a_begin_inside_an_unfinished_block_starts_afresh() -> None:
+    claim = read("---LOOP_STATUS---\nSTATUS: COMPLETE\nI stopped.\n" + block("EXIT_SIGNAL: false"))
+    assert claim.report == Report(status="IN_PROGRESS", exit_signal=False)
+
+
+def test_tests_status_is_not_status() -> None:
+    claim = read(block("TESTS_STATUS: PASSING", "STATUS: COMPLETE"))
+    assert claim.report is not None
+    assert (claim.report.status, claim.report.tests_status) == ("COMPLETE", "PASSING")
+    assert done(claim)
+    alone = read(block("TESTS_STATUS: PASSING"))
+    assert alone.report is not None
+    assert alone.report.status == "IN_PROGRESS"
+
+
+@pytest.mark.parametrize("value", ["many", "-3", "3 files", "9" * 5000, "1.5", ""])
+def test_bad_integers_are_zero(value: str) -> None:
+    claim = read(block("STATUS: COMPLETE", f"FILES_MODIFIED: {value}", f"TASKS_COMPLETED_THIS_LOOP: {value}"))
+    assert claim.report == Report(status="COMPLETE")
+
+
+@pytest.mark.parametrize("value", ["false", "no", "maybe", "", "not true", "false (will be true later)", "truely"])
+def test_an_exit_signal_that_is_not_true_means_go_on(value: str) -> None:
+    claim = read(block("STATUS: COMPLETE", f"EXIT_SIGNAL: {value}"))
+    assert claim.report is not None
+    assert claim.report.exit_signal is False
+    assert not done(claim)
+
+
+@pytest.mark.parametrize("value", ["NOT COMPLETE", "INCOMPLETE", "COMPLETED?", "", "DONE"])
+def test_an_unknown_status_is_in_progress(value: str) -> None:
+    claim = read(block(f"STATUS: {value}"))
+    assert claim.report == Report()
+    assert not done(claim)
+
+
+def test_prose_in_a_block_keeps_its_signs() -> None:
+    claim = read(block("STATUS: IN_PROGRESS", "RECOMMENDATION: use Vec<T> | see #12: next"))
+    assert claim.report is not None
+    assert claim.report.recommendation == "use Vec<T> | see #12: next"
+
+
+def test_a_concrete_block_echoed_with_the_prompt_does_not_count_but_the_same_block_alone_does() -> None:
+    prompt = f"Work on the parser.\nWhen all is done, end like this:\n```\n{BLOCK}\n```\nGood luck with it!"
+    assert read(prompt, prompt=prompt).form == "none"
+    assert read(f"You asked:\nWhen all is done, end like this:\n{BLOCK}", prompt=prompt).form == "none"
+    assert done(read(f"The parser works and is tested.\n\n{BLOCK}", prompt=prompt))
+    assert done(read(BLOCK, prompt=prompt))
+
+
+# --- the signal ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SIGNAL,
+        f"All tests pass.\n\n{SIGNAL}\n",
+        f"All done\r\n  {SIGNAL}  \r\n",
+        f"**{SIGNAL}**",
+        f"`{SIGNAL}`",
+        f"Here is the completion signal:\n\n{SIGNAL}",
+        f"I did not find anything else to do.\n{SIGNAL}",
+        f"<promise>{SIGNAL}</promise>",
+        f"Done! <promise>{SIGNAL}</promise>",
+        f"Tests pass after the fix. <done> {SIGNAL} </done>",
+        f"<promise>\n{SIGNAL}\n</promise>",
+        f"```\npytest -q\n```\n{SIGNAL}",
+        f"I said earlier: I will output {SIGNAL} when done.\nNow it is.\n\n{SIGNAL}",
+    ],
+)
+def test_a_signal_that_is_said(text: str) -> None:
+    claim = read(text)
+    assert claim.form == "signal"
+    assert done(claim)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"I will not output {SIGNAL} yet.",
+        f"not yet: {SIGNAL}",
+        f"I will not output:\n{SIGNAL}",
+        f"I can't say\n{SIGNAL}\nbecause two tests fail.",
+        f"I won\u2019t write\n{SIGNAL}",
+        f"When everything passes I will output:\n\n{SIGNAL}",
+        f"The phrase\n{SIGNAL}\nmeans that all is done.",
+        f"> {SIGNAL}",
+        f"> You asked for\n{SIGNAL}",
+        f"```\n{SIGNAL}\n```",
+        f"~~~text\n{SIGNAL}\n~~~",
+        f"Log:\n```\nstill running\n{SIGNAL}",
+        f'You want me to say "{SIGNAL}" at the end.',
+        f'"{SIGNAL}"',
+        f"- {SIGNAL}",
+        f"I will not output <promise>{SIGNAL}</promise>",
+        f"I am not done. <promise>{SIGNAL}</promise>",
+        f"Later I say <promise>{SIGNAL}</promise>",
+        f"<promise>{SIGNAL}</promise> is what I say at the end",
+        f"<code>{SIGNAL}</code>",
+        f"<example>\n{SIGNAL}\n</example>",
+        f"<promise>{SIGNAL}</done>",
+        f"<promise>almost {SIGNAL}</promise>",
+        SIGNAL.lower(),
+        f"{SIGNAL}_NOT",
+        f"{SIGNAL} {SIGNAL}",
+        "",
+    ],
+)
+def test_a_signal_that_is_not_said(text: str) -> None:
+    claim = read(text)
+    assert (claim.form, claim.signal) == ("none", False)
+    assert not done(claim)
+
+
+def test_a_signal_in_an_echo_of_the_prompt_does_not_count() -> None:
+    prompt = f"Fix the bug.\nWhen the ENTIRE goal is reached, print:\n{SIGNAL}\nand nothing after it.\n"
+    assert not read(prompt, prompt=prompt).signal
+    lead = f"The rules:\nPrint this phrase as a last line\n{SIGNAL}"
+    assert read(lead).signal
+    assert not read(lead, prompt=f"x\nPrint this phrase as a last line\n\n{SIGNAL}\n").signal
+    assert read(f"The bug is fixed.\n{SIGNAL}", prompt=prompt).signal
+
+
+@pytest.mark.parametrize(
+    ("text", "substring", "any_case"),
+    [
+        (f"I will not output {SIGNAL} yet.", True, True),
+        (f"> `x{SIGNAL}x`", True, True),
+        (SIGNAL.lower(), False, True),
+        ("nothing", False, False),
+    ],
+)
+def test_the_older_ways_of_matching_are_plain(text: str, substring: bool, any_case: bool) -> None:  # noqa: FBT001 -- table
+    assert read(text, match="substring").signal is substring
+    assert read(text, match="substring_any_case").signal is any_case
+
+
+@pytest.mark.parametrize("match", ["line", "substring", "substring_any_case"])
+def test_an_empty_signal_is_never_said(match: str) -> None:
+    assert not read_claim("\n\nwords\n", None, signal=" ", match=match).signal
+
+
+# --- which form wins, and what it means ----------------------------------------------------------
+
+
+def test_the_strongest_form_decides() -> None:
+    going_on = Report(status="IN_PROGRESS", exit_signal=False)
+    claim = read(f"{BLOCK}\n{SIGNAL}", going_on)
+    assert (claim.form, claim.report, claim.signal) == ("report", going_on, True)
+    assert not done(claim)
+    claim = read(f"{block('STATUS: IN_PROGRESS', 'EXIT_SIGNAL: false')}\n\n{SIGNAL}")
+    assert (claim.form, claim.signal) == ("block", True)
+    assert not done(claim)
+
+
+@pytest.mark.parametrize(
+    ("form", "report", "expected"),
+    [
+        ("report", Report(status="COMPLETE", exit_signal=False), False),
+        ("block", Report(status="COMPLETE"), True),
+        ("block", Report(status="IN_PROGRESS"), False),
+        ("report", Report(status="IN_PROGRESS", exit_signal=True), True),
+        ("report", Report(status="BLOCKED", exit_signal=True), True),
+        ("signal", None, True),
+        ("tasks", None, True),
+        ("tasks", Report(exit_signal=False), True),
+        ("none", None, False),
+    ],
+)
+def test_plain_completion(form: Form, report: Report | None, expected: bool) -> None:  # noqa: FBT001 -- table
+    assert done(Claim(form=form, report=report)) is expected
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [
+        (Claim(form="report", report=Report(exit_signal=True), indicators=2), True),
+        (Claim(form="report", report=Report(exit_signal=True), indicators=1), False),
+        (Claim(form="block", report=Report(status="COMPLETE"), indicators=5), False),
+        (Claim(form="block", report=Report(status="COMPLETE", exit_signal=False), signal=True, indicators=5), False),
+        (Claim(form="signal", signal=True, indicators=2), True),
+        (Claim(form="signal", signal=True, indicators=1), False),
+        (Claim(form="tasks", signal=True, indicators=2), True),
+        (Claim(form="tasks", report=Report(exit_signal=True), indicators=2), True),
+        (Claim(form="tasks", indicators=2), False),
+        (Claim(indicators=9), False),
+    ],
+)
+def test_strict_completion(claim: Claim, expected: bool) -> None:  # noqa: FBT001 -- table
+    assert says_done(claim, strict=True, indicator_threshold=2) is expected
+
+
+def test_blocked_is_said_by_the_status_unless_done() -> None:
+    assert says_blocked(Claim(form="report", report=Report(status="BLOCKED", exit_signal=False)))
+    assert not says_blocked(Claim(form="report", report=Report(status="BLOCKED", exit_signal=True)))
+    assert not says_blocked(Claim(form="report", report=Report(status="COMPLETE")))
+    assert not says_blocked(Claim(form="signal", signal=True))
+
+
+@pytest.mark.parametrize(
+    ("form", "threshold", "expected"),
+    [
+        ("signal", None, 3), ("report", None, 2), ("block", None, 2), ("tasks", None, 1),
+        ("signal", 1, 1), ("report", 4, 4), ("block", 5, 5), ("tasks", 5, 1), ("signal", 0, 1),
+    ],
+)  # fmt: skip
+def test_weaker_forms_need_longer_streaks(form: Form, threshold: int | None, expected: int) -> None:
+    assert streak_needed(form, threshold) == expected
+
+
+# --- advisory ------------------------------------------------------------------------------------
+
+
+def test_there_are_ten_distinct_indicator_phrases_and_each_counts_once() -> None:
+    assert len(set(claims.INDICATOR_PHRASES)) == 10
+    for phrase in claims.INDICATOR_PHRASES:
+        assert read(f"Well, {phrase.upper()}. Again: {phrase}!").indicators == 1
+    assert read(". ".join(claims.INDICATOR_PHRASES)).indicators == 10
+
+
+@pytest.mark.parametrize("text", ["unfinished work", "I have not finished", "it isn't finished", "going on"])
+def test_no_indicator(text: str) -> None:
+    assert read(text).indicators == 0
+
+
+def test_indicators_alone_are_no_claim() -> None:
+    claim = read(". ".join(claims.INDICATOR_PHRASES))
+    assert claim.form == "none"
+    assert not done(claim)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I see two ways.\n\nShould I use A or B?",
+        "Would you like me to continue? (y/n)",
+        "Which option do you prefer?\n",
+        "Let me know if you want this changed.",
+        "Please confirm before I delete the table.",
+    ],
+)
+def test_a_message_that_ends_by_asking(text: str) -> None:
+    assert read(text).question
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Should I use A? I decided to use A and did.",
+        "Why did it fail? The path was wrong.\nFixed now.",
+        "Would you like tea?\n\nNo: I went on with the parser.",
+        "> Should I go on?",
+        "",
+        f"Should I go on?\n{SIGNAL}",
+        f"{block('STATUS: IN_PROGRESS')}\nShould I go on?",
+    ],
+)
+def test_a_message_that_does_not_end_by_asking_or_has_a_status(text: str) -> None:
+    assert not read(text).question
+
+
+# --- the report tool -----------------------------------------------------------------------------
+
+
+def test_the_schema_has_exactly_the_fields_of_a_report() -> None:
+    properties = REPORT_SCHEMA["properties"]
+    assert isinstance(properties, dict)
+    assert list(properties) == list(Report.__dataclass_fields__)
+    assert all(value["description"] for value in properties.values())
+    assert REPORT_SCHEMA["required"] == ["status", "exit_signal"]
+    assert REPORT_SCHEMA["additionalProperties"] is False
+
+
+def test_a_report_is_read() -> None:
+    data = {
+        "status": "complete",
+        "exit_signal": True,
+        "tasks_completed": 2,
+        "files_modified": 4.0,
+        "tests_status": "PASSING",
+        "work_type": "refactoring",
+        "summary": "one\nline",
+        "recommendation": "next",
+        "assumptions": ["a", "", 3, "b"],
+        "questions": "why?",
+    }
+    assert report_from(data) == Report(
+        status="COMPLETE",
+        exit_signal=True,
+        tasks_completed=2,
+        files_modified=4,
+        tests_status="PASSING",
+        work_type="REFACTORING",
+        summary="one line",
+        recommendation="next",
+        assumptions=("a", "b"),
+        questions=("why?",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(True, True), (False, False), ("TRUE", True), ("false", False), (1, None), ("yes", None)]
+)
+def test_the_exit_signal_must_be_a_truth_value(value: object, expected: bool | None) -> None:  # noqa: FBT001 -- table
+    assert report_from({"exit_signal": value}).exit_signal is expected
+
+
+@pytest.mark.parametrize("value", [-1, True, float("nan"), float("inf"), float("-inf"), "x", None, [], "-1", "٣"])
+def test_a_wrong_count_is_zero(value: object) -> None:
+    assert report_from({"tasks_completed": value}).tasks_completed == 0
+
+
+def test_a_report_is_capped_and_cleaned() -> None:
+    report = report_from(
+        {
+            "summary": "s" * 9999,
+            "recommendation": "\x1b[31mred\x00\ud800\x9b",
+            "questions": ["q" * 9999] * 99,
+            "files_modified": 10**30,
+        }
+    )
+    assert len(report.summary) == 2000
+    assert report.recommendation == "[31mred?"
+    assert [len(question) for question in report.questions] == [2000] * 20
+    assert report.files_modified == claims.COUNT_CAP
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text('aZ0_ \n\x00\x1b\ud800<|:é', max_size=30),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from('ab'), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@unhurried
+@given(st.dictionaries(st.sampled_from([*Report.__dataclass_fields__, "other"]), json_like))
+def test_any_report_can_be_read(data: dict[str, object]) -> None:
+    report = report_from(data)
+    assert report.status in claims.STATUSES
+    assert report.tests_status in claims.TESTS_STATUSES
+    assert report.work_type in claims.WORK_TYPES
+    assert 0 <= report.tasks_completed <= claims.COUNT_CAP
+    report.summary.encode()
+
+
+# --- hostile text --------------------------------------------------------------------------------
+
+pieces = st.sampled_from(
+    [*BLOCK.split("\n"), SIGNAL, "```", "~~~", "> ", "RALPH_STATUS:", "  STATUS: COMPLETE", "<promise>", "\r", "", "not"]
+)
+
+
+@unhurried
+@given(st.lists(pieces | st.text('aZ0_ \t\r\n`~*>:é', max_size=20), max_size=30), st.lists(pieces, max_size=10))
+def test_reading_never_fails_and_never_invents(parts: list[str], prompt: list[str]) -> None:
+    text = "\n".join(parts)
+    claim = read(text, prompt="\n".join(prompt))
+    assert (claim.form == "block") == (claim.report is not None)
+    assert not claim.signal or SIGNAL in text
+    assert claim.form != "none" or not done(claim)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        " RALPH_STATUS:\n", "RALPH_STATUS:\n STATUS: COMPLETE\n", "---LOOP_STATUS---\n", f"{BLOCK}\n", "`", "*_`~ ", "\n",
+        "STATUS: " + "A" * 1000 + "\n", f"{SIGNAL}\nx\n", f"<promise>{SIGNAL} ", "<a>", "should i ", "~~~\n```\n",
+    ],
+)  # fmt: skip
+def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
+    def seconds(size: int) -> float:
+        text = f"---LOOP_STATUS---\n{piece * (size // len(piece))}\n---END_LOOP_STATUS---\n{SIGNAL}x"
+        best = float("inf")
+        for _ in range(3):
+            begin = time.perf_counter()
+            read(text, prompt=text)
+            best = min(best, time.perf_counter() - begin)
+        return best
+
+    # Quadratic work would take 64 times as long for 8 times the text.
+    assert seconds(400_000) < 30 * seconds(50_000)
+
+
+def test_the_shared_files_run_under_a_bare_python_from_another_folder() -> None:
+    package = Path(claims.__file__).parent.parent
+    program = (
+        f"import sys; sys.path.insert(0, {str(package)!r})\n"
+        "from core import breaker, claims, durations, policy, signature, tasks, window\n"
+        "assert not {'untildone', 'asyncio', 'typing_extensions', 'msgspec'} & set(sys.modules)\n"
+        "breaker.observe(breaker.Breaker(), breaker.Observation(), policy.Policy(), 0.0)\n"
+        "print(claims.read_claim('X', None, signal='X').form)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.stdout.strip(), ran.stderr) == ("signal", "")

@@ -1,0 +1,63 @@
+from collections import Counter
+from dataclasses import fields
+
+import pytest
+
+from untildone.core.settings import ARGUMENTS, BY_NAME, FINITE_LIMITS, GROUPS, HOMES, PROFILES, SETTINGS, Setting
+
+NESTED = {"options", "tending"}
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_every_field_has_a_setting_and_every_setting_a_field(home: str) -> None:
+    wanted = {field.name for field in fields(HOMES[home])}
+    if home == "spec":
+        wanted -= {*ARGUMENTS, *NESTED}
+    assert {setting.field for setting in SETTINGS if setting.home == home} == wanted
+
+
+def test_names_flags_and_variables_are_unique() -> None:
+    names = Counter(setting.name for setting in SETTINGS)
+    flags = Counter(flag for setting in SETTINGS for flag in (*setting.flags, *setting.off_flags))
+    variables = Counter(name for setting in SETTINGS for name in setting.env)
+    assert [word for counter in (names, flags, variables) for word, count in counter.items() if count > 1] == []
+
+
+def test_settings_explain_themselves_only_where_no_field_does() -> None:
+    typed_otherwise = {"deadline", "dirty"}
+    explained = {setting.name for setting in SETTINGS if setting.help}
+    assert explained == {setting.name for setting in SETTINGS if setting.home == "cli"} | typed_otherwise
+
+
+def test_every_group_is_used_and_known() -> None:
+    assert {setting.group for setting in SETTINGS} == set(GROUPS)
+
+
+@pytest.mark.parametrize("setting", [s for s in SETTINGS if s.choices], ids=lambda s: s.name)
+def test_choices_accept_exactly_themselves(setting: Setting) -> None:
+    assert [setting.parse(choice) for choice in setting.choices] == list(setting.choices)
+    with pytest.raises(ValueError, match="must be one of"):
+        setting.parse("nonsense")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profiles_name_real_settings_and_give_no_rights(profile: str) -> None:
+    assert [name for name in PROFILES[profile] if name not in BY_NAME] == []
+    assert [name for name in PROFILES[profile] if BY_NAME[name].guarded] == []
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_profile_values_have_the_type_of_the_field(profile: str) -> None:
+    for name, value in PROFILES[profile].items():
+        default = BY_NAME[name].default
+        assert default is None or type(value) is type(default), name
+
+
+def test_finite_limits_are_limits() -> None:
+    assert all(BY_NAME[name].group == "limits" and BY_NAME[name].default is None for name in FINITE_LIMITS)
+
+
+def test_what_runs_code_is_guarded() -> None:
+    dangerous = {"checks", "before_iteration", "after_iteration", "on_stop", "hooks_file", "claude", "mcp_config"}
+    dangerous |= {"extra_args", "skip_permissions", "permission_mode", "allowed_tools", "add_dirs", "unbounded"}
+    assert sorted(name for name in dangerous if not BY_NAME[name].guarded) == []

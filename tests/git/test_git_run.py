@@ -1,0 +1,72 @@
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from untildone.errors import WorkspaceError
+from untildone.git.run import git
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_answers_with_code_output_and_error(repo):
+    assert (await git(["rev-parse", "--abbrev-ref", "HEAD"], cwd=repo.path)).text == "work"
+    failed = await git(["rev-parse", "--verify", "-q", "nothing"], cwd=repo.path, check=False)
+    assert failed.code != 0
+
+
+async def test_a_failure_is_one_line_that_names_command_folder_and_cause(repo):
+    with pytest.raises(WorkspaceError) as caught:
+        await git(["switch", "no-such-branch"], cwd=repo.path)
+    assert str(caught.value) == f"git switch failed in {repo.path}: fatal: invalid reference: no-such-branch"
+
+
+async def test_inherited_variables_do_not_lead_to_another_repository(repo, tmp_path, monkeypatch):
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
+    assert (await git(["rev-parse", "--show-toplevel"], cwd=repo.path)).text == str(repo.path)
+
+
+async def test_missing_git_names_the_install_command(repo, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(WorkspaceError, match="git is not installed: run `"):
+        await git(["status"], cwd=repo.path)
+
+
+async def test_missing_folder_is_not_taken_for_missing_git(tmp_path):
+    with pytest.raises(WorkspaceError, match="cannot work in .*gone"):
+        await git(["status"], cwd=tmp_path / "gone")
+
+
+async def test_stdin_reaches_git(repo):
+    answer = await git(["hash-object", "--stdin"], cwd=repo.path, stdin=b"hello\n")
+    assert answer.text == "ce013625030ba8dba906f756967f9e9ca394464a"
+
+
+async def test_a_hook_that_leaves_a_process_behind_does_not_hold_us(repo):
+    repo.hook("post-commit", f"sleep 30 & echo $! > {repo.path}/.git/left")
+    repo.write("a")
+    repo.git("add", "-A")
+    async with asyncio.timeout(20):
+        await git(["commit", "-q", "-m", "x"], cwd=repo.path)
+    os.kill(int((repo.path / ".git/left").read_text()), signal.SIGKILL)
+
+
+async def test_too_late_ends_the_hook_too_and_leaves_no_lock(repo):
+    repo.hook("pre-commit", f"echo $$ > {repo.path}/.git/hook-pid; exec sleep 60")
+    repo.write("a")
+    repo.git("add", "-A")
+    with pytest.raises(WorkspaceError, match=r"git commit did not end within 1 s"):
+        await git(["commit", "-q", "-m", "x"], cwd=repo.path, timeout=1)
+    pid = int((repo.path / ".git/hook-pid").read_text())
+    assert not _alive(pid)
+    assert not (repo.path / ".git/index.lock").exists()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

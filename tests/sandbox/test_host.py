@@ -1,0 +1,264 @@
+"""Real programs behind the real guard: what goes in and out, and that nothing is left behind."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from untildone.errors import AgentError, AgentMissing
+from untildone.ports import Process, Spawner
+from untildone.sandbox.guard import descendants
+from untildone.sandbox.host import STDERR_KEPT, HostSpawner
+
+pytestmark = pytest.mark.anyio
+
+ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+PATIENCE = 10.0
+
+# A program with a child, a child in its own session, and one that dropped the environment too. All ignore SIGTERM.
+FAMILY = """
+trap '' TERM INT
+(trap '' TERM; exec sleep {token}1) &
+setsid sh -c "trap '' TERM; exec sleep {token}2" &
+env -i setsid sh -c "trap '' TERM; exec sleep {token}3" &
+setsid sh -c "(setsid sh -c 'exec sleep {token}4' &) ; exit 0"
+echo ready
+exec sleep {token}0
+"""
+
+
+def living(token: str) -> list[int]:
+    """Return processes whose command line holds the token and that are no zombies."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if any(word.startswith(token.encode()) for word in words[1:2]) and words[0].endswith(b"sleep"):
+                found.append(int(folder.name))
+    return found
+
+
+async def eventually(holds: Callable[[], bool], patience: float = PATIENCE) -> bool:
+    give_up = time.monotonic() + patience
+    while not holds():
+        if time.monotonic() > give_up:
+            return False
+        await asyncio.sleep(0.02)
+    return True
+
+
+@pytest.fixture
+def token() -> str:
+    """A duration nobody else sleeps: it names the family."""
+    return str(uuid.uuid4().int)[:9]
+
+
+async def run(*argv: str, cwd: Path, stdin: bytes | None = None) -> tuple[int, bytes, str]:
+    process = await HostSpawner().spawn(argv, cwd=str(cwd), env=ENV, stdin="null" if stdin is None else "pipe")
+    feeding = asyncio.create_task(feed(process, stdin)) if stdin is not None else None
+    output = bytearray()
+    async with asyncio.timeout(PATIENCE * 3):
+        while chunk := await process.read():
+            output += chunk
+        if feeding:
+            await feeding
+        return await process.wait(), bytes(output), process.stderr_tail()
+
+
+async def feed(process: Process, data: bytes) -> None:
+    await process.write(data)
+    await process.close_stdin()
+
+
+async def test_the_spawner_satisfies_its_port() -> None:
+    spawner: Spawner = HostSpawner()
+    assert spawner.sweep("no-such-run") == 0
+
+
+async def test_exit_status_output_and_errors_come_through(tmp_path: Path) -> None:
+    assert await run("sh", "-c", "echo out; echo bad >&2; exit 7", cwd=tmp_path) == (7, b"out\n", "bad\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+async def test_death_by_signal_comes_through(tmp_path: Path, number: signal.Signals) -> None:
+    status, _, _ = await run("sh", "-c", f"kill -{int(number)} $$", cwd=tmp_path)
+    assert status == -number
+
+
+async def test_the_environment_is_exactly_the_one_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_SHELL", "1")
+    _, output, _ = await run("/usr/bin/env", cwd=tmp_path)
+    names = {line.partition(b"=")[0] for line in output.splitlines()}
+    assert names <= {b"PATH", b"LC_CTYPE"}  # Python itself coerces the C locale
+    assert b"SECRET_OF_THE_SHELL" not in names
+
+
+async def test_it_runs_in_the_folder_and_in_its_own_session(tmp_path: Path) -> None:
+    status, output, _ = await run(sys.executable, "-c", "import os; print(os.getcwd(), os.getsid(0))", cwd=tmp_path)
+    folder, session = output.decode().split()
+    assert (status, folder) == (0, str(tmp_path))
+    assert int(session) != os.getsid(0)
+
+
+async def test_twenty_megabytes_go_in_and_come_out_unchanged(tmp_path: Path) -> None:
+    data = os.urandom(1 << 20) * 20
+    status, output, _ = await run("cat", cwd=tmp_path, stdin=data)
+    assert status == 0
+    assert output == data
+
+
+async def test_a_flood_on_stderr_neither_blocks_nor_grows(tmp_path: Path) -> None:
+    script = (
+        "import sys; [sys.stderr.write('x' * 65535 + chr(10)) for _ in range(200)]; "
+        "sys.stderr.write('the end'); print('ok')"
+    )
+    status, output, tail = await run(sys.executable, "-c", script, cwd=tmp_path)
+    assert (status, output) == (0, b"ok\n")
+    assert tail.endswith("the end")
+    assert len(tail) <= STDERR_KEPT
+
+
+async def test_writing_to_a_program_that_is_gone_is_a_broken_pipe(tmp_path: Path) -> None:
+    process = await HostSpawner().spawn(["true"], cwd=str(tmp_path), env=ENV)
+    await process.wait()
+    with pytest.raises(BrokenPipeError):
+        await process.write(b"x" * (1 << 20))
+
+
+async def test_a_missing_program_or_folder_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "not-executable").write_text("#!/bin/sh\n")
+    for name in ("no-such-program", str(tmp_path / "not-executable")):
+        with pytest.raises(AgentMissing, match=name):
+            await HostSpawner().spawn([name], cwd=str(tmp_path), env=ENV)
+    with pytest.raises(AgentError, match="gone"):
+        await HostSpawner().spawn(["true"], cwd=str(tmp_path / "gone"), env=ENV)
+
+
+async def test_a_program_that_cannot_be_executed_ends_with_a_line_on_stderr(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o755)
+    status, _, tail = await run(str(broken), cwd=tmp_path)
+    assert status == 127
+    assert tail == f"cannot start {broken}: No such file or directory\n"
+
+
+async def test_what_the_program_left_behind_ends_with_it(tmp_path: Path, token: str) -> None:
+    script = f"setsid sleep {token}1 & env -i setsid sleep {token}2 & (sleep {token}3 &) ; exit 3"
+    status, _, _ = await run("sh", "-c", script, cwd=tmp_path)
+    assert status == 3
+    assert living(token) == []
+
+
+async def test_end_lets_nothing_survive(tmp_path: Path, token: str) -> None:
+    process = await HostSpawner().spawn(["sh", "-c", FAMILY.format(token=token)], cwd=str(tmp_path), env=ENV)
+    assert await process.read() == b"ready\n"
+    assert await eventually(lambda: len(living(token)) == 5)
+    await process.end(grace=0.4)
+    assert living(token) == []
+    assert await process.wait() == -signal.SIGKILL
+    await process.end()  # harmless
+
+
+async def test_a_polite_program_ends_at_the_first_asking(tmp_path: Path) -> None:
+    script = "trap 'exit 5' INT; echo ready; while :; do sleep 0.05; done"
+    process = await HostSpawner().spawn(["sh", "-c", script], cwd=str(tmp_path), env=ENV)
+    assert await process.read() == b"ready\n"
+    await process.end(grace=20)
+    assert await process.wait() == 5
+
+
+DRIVER = """
+import asyncio, os, sys
+from untildone.sandbox.host import HostSpawner
+
+async def main():
+    process = await HostSpawner().spawn(["sh", "-c", sys.argv[1]], cwd="/", env={"PATH": os.environ["PATH"]})
+    await process.read()
+    print("ready", flush=True)
+    await process.wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_nothing_survives_the_death_of_the_loop(token: str, number: signal.Signals) -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, FAMILY.format(token=token)], stdout=subprocess.PIPE, env=os.environ
+    )
+    with driver:
+        assert driver.stdout is not None
+        assert await asyncio.to_thread(driver.stdout.readline) == b"ready\n"
+        assert await eventually(lambda: len(living(token)) == 5)
+        driver.send_signal(number)
+        assert await eventually(lambda: not living(token))
+
+
+async def test_a_killed_guard_takes_the_program_with_it(tmp_path: Path, token: str) -> None:
+    process = await HostSpawner().spawn(["sleep", f"{token}0"], cwd=str(tmp_path), env=ENV)
+    assert await eventually(lambda: len(living(token)) == 1)
+    os.kill(process.pid, signal.SIGKILL)
+    assert await eventually(lambda: not living(token))
+    assert await process.wait() == -signal.SIGKILL
+
+
+def orphan(marker: str, token: str) -> None:
+    """Leave a process behind that belongs to nobody any more and ignores SIGTERM."""
+    subprocess.run(
+        ["sh", "-c", f"setsid sh -c \"trap '' TERM; exec sleep {token}\" >/dev/null 2>&1 &"],
+        env={**ENV, "UNTILDONE_RUN": marker},
+        check=True,
+    )
+
+
+async def test_sweep_ends_the_orphans_of_this_run_and_spares_others(
+    token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = f"{token}1", f"{token}2"
+    orphan("run-a", mine)
+    orphan("run-ab", other)
+    try:
+        assert await eventually(lambda: len(living(token)) == 2)
+        assert HostSpawner().sweep("run-a") == 1
+        assert (living(mine), len(living(other))) == ([], 1)
+        assert HostSpawner().sweep("run-a") == 0
+    finally:
+        assert HostSpawner().sweep("run-ab") == 1
+    assert living(other) == []
+
+
+def test_sweep_spares_itself_and_its_ancestors(token: str) -> None:
+    script = "from untildone.sandbox.host import HostSpawner; print(HostSpawner().sweep('nested'))"
+    shell = ["sh", "-c", f'"{sys.executable}" -c "{script}"; echo alive']
+    done = subprocess.run(shell, env={**ENV, "UNTILDONE_RUN": "nested"}, capture_output=True, text=True, check=False)
+    assert done.stdout == "0\nalive\n"
+
+
+async def test_descendants_are_found_at_any_depth(tmp_path: Path, token: str) -> None:
+    process = await HostSpawner().spawn(["sh", "-c", f"sh -c 'sleep {token}; true'; true"], cwd=str(tmp_path), env=ENV)
+    assert await eventually(lambda: len(living(token)) == 1)
+    assert set(living(token)) < set(descendants(process.pid))
+    await process.end(grace=0.2)
+
+
+def test_the_thread_that_spawns_may_be_any_that_lives_on(tmp_path: Path) -> None:
+    statuses: list[int] = []
+
+    async def work() -> None:
+        process = await HostSpawner().spawn(["sh", "-c", "exit 4"], cwd=str(tmp_path), env=ENV)
+        statuses.append(await process.wait())
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    thread.join(PATIENCE)
+    assert statuses == [4]

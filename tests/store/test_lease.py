@@ -1,0 +1,165 @@
+"""A run has one driver: whoever dies gives it up, whoever is merely stopped does not."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+from asyncio.subprocess import Process
+from pathlib import Path
+
+import pytest
+from store_kit import TIMEOUT, OpenSqlite, StartDriver, asks, begin, line_of
+
+from untildone.errors import LeaseLost, RunBusy, StoreError
+from untildone.store.lease import Locks, overlaps, process_started
+
+pytestmark = pytest.mark.anyio
+
+
+async def _holding(start_driver: StartDriver, folder: Path, token: int = 1) -> Process:
+    driver = await start_driver("hold", "r1", str(folder))
+    assert await line_of(driver) == f"held {token}"
+    return driver
+
+
+async def test_a_killed_driver_gives_up_its_run_at_once(
+    open_sqlite: OpenSqlite, start_driver: StartDriver, tmp_path: Path
+) -> None:
+    driver = await _holding(start_driver, tmp_path)
+    log = open_sqlite()
+    with pytest.raises(RunBusy, match=f"pid {driver.pid} since 2027-01-15 08:00:00 UTC, in {tmp_path}"):
+        await begin(log, tmp_path)
+    driver.kill()
+    await driver.wait()
+    assert [(row.status, row.alive) for row in await log.runs()] == [("running", False)]
+    assert (await begin(log, tmp_path)).token == 2
+
+
+async def test_a_stopped_driver_keeps_its_run(
+    open_sqlite: OpenSqlite, start_driver: StartDriver, tmp_path: Path
+) -> None:
+    driver = await _holding(start_driver, tmp_path)
+    driver.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, driver.pid, os.WSTOPPED | os.WNOWAIT)
+    log = open_sqlite()
+    assert [row.alive for row in await log.runs()] == [True]
+    with pytest.raises(RunBusy):
+        await begin(log, tmp_path)
+    driver.send_signal(signal.SIGCONT)
+    assert driver.stdin is not None
+    driver.stdin.close()
+    async with asyncio.timeout(TIMEOUT):
+        assert await driver.wait() == 0
+    assert (await begin(log, tmp_path)).token == 2
+
+
+async def test_a_process_the_driver_started_does_not_inherit_the_lease(open_sqlite: OpenSqlite, tmp_path: Path) -> None:
+    first = open_sqlite()
+    await begin(first, tmp_path)
+    child = await asyncio.create_subprocess_exec("sleep", "60")
+    try:
+        await first.close()
+        assert (await begin(open_sqlite(), tmp_path)).token == 2
+    finally:
+        child.kill()
+        await child.wait()
+
+
+async def test_a_driver_whose_locks_were_deleted_is_fenced_off(
+    open_sqlite: OpenSqlite, tmp_path: Path, db: Path
+) -> None:
+    old_log, new_log = open_sqlite(), open_sqlite()
+    old = await begin(old_log, tmp_path)
+    shutil.rmtree(db.parent / "locks")
+    new = await begin(new_log, tmp_path)
+    with pytest.raises(LeaseLost, match=r"lease 1, now 2"):
+        await old_log.append("r1", [asks("late")], lease=old)
+    await old_log.append("r1", [asks("a command")])
+    await new_log.append("r1", [asks("mine")], lease=new)
+    await old_log.release(old, status="completed")
+    assert [(row.status, row.alive) for row in await new_log.runs()] == [("running", True)]
+
+
+async def test_asking_who_is_alive_disturbs_neither_holders_nor_those_who_take_a_lease(
+    open_sqlite: OpenSqlite, tmp_path: Path
+) -> None:
+    log, other = open_sqlite(), open_sqlite()
+    asking = True
+
+    def ask() -> int:
+        asked = 0
+        locks = Locks(log._locks._directory)
+        while asking:
+            locks.holder("r1")
+            asked += 1
+        return asked
+
+    lease = await begin(log, tmp_path)
+    question = asyncio.get_running_loop().run_in_executor(None, ask)
+    try:
+        for _ in range(8):
+            with pytest.raises(RunBusy):
+                other._locks.take("r1", name="n", folder=str(tmp_path), now=0.0)
+            await log.release(lease, status="suspended")
+            lease = await begin(log, tmp_path)
+    finally:
+        asking = False
+    assert await question > 8
+
+
+async def test_the_lock_files_say_who_holds_them(open_sqlite: OpenSqlite, tmp_path: Path, db: Path) -> None:
+    await begin(open_sqlite(), tmp_path)
+    texts = [json.loads(path.read_text()) for path in (db.parent / "locks").glob("*.lock")]
+    assert len(texts) == 2
+    assert texts[0] == texts[1]
+    assert texts[0]["pid"] == os.getpid()
+    assert texts[0]["started"] == process_started(os.getpid())
+    assert (texts[0]["run_id"], texts[0]["folder"]) == ("r1", str(tmp_path))
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"[]", b'{"pid": "x", "since": [], "nonsense": 1}', b"{" * 9999])
+async def test_a_spoilt_lock_file_still_locks_and_is_still_taken_over(
+    open_sqlite: OpenSqlite, tmp_path: Path, db: Path, text: bytes
+) -> None:
+    log, other = open_sqlite(), open_sqlite()
+    lease = await begin(log, tmp_path)
+    for path in (db.parent / "locks").glob("*.lock"):
+        path.write_bytes(text)
+    with pytest.raises(RunBusy, match="another process is driving this run or works in this folder"):
+        await begin(other, tmp_path)
+    with pytest.raises(RunBusy):
+        await begin(other, tmp_path, "r2")
+    await log.release(lease, status="suspended")
+    assert (await begin(other, tmp_path)).token == 2
+
+
+async def test_a_folder_that_cannot_hold_locks_is_said_in_one_line(
+    open_sqlite: OpenSqlite, tmp_path: Path, db: Path
+) -> None:
+    log = open_sqlite()
+    (db.parent / "locks").write_text("in the way")
+    with pytest.raises(StoreError, match=r"cannot lock in .*locks: .*you may write to"):
+        await begin(log, tmp_path)
+    assert await log.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("/a/b", "/a/b", True),
+        ("/a/b", "/a/b/c/d", True),
+        ("/a/b/c", "/a", True),
+        ("/", "/a", True),
+        ("/a/b", "/a/bc", False),
+        ("/a/b", "/a/c", False),
+        ("", "/a", False),
+    ],
+)
+def test_which_folders_overlap(one: str, other: str, same: bool) -> None:
+    assert overlaps(one, other) is same
+
+
+def test_the_start_time_of_a_process() -> None:
+    assert process_started(os.getpid()) is not None
+    assert process_started(2**22 + 1) is None

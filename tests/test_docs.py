@@ -1,0 +1,93 @@
+"""The docs say what the code says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from untildone.core import events, trace
+from untildone.core.faults import FAULTS
+from untildone.core.settings import SETTINGS
+from untildone.core.stopping import EXITS, Reason
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def test_generated_parts_are_up_to_date() -> None:
+    check = subprocess.run(
+        [sys.executable, str(DOCS / "generate.py"), "--check"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
+
+
+def test_drift_is_found(tmp_path: Path) -> None:
+    copy = tmp_path / "docs"
+    copy.mkdir()
+    for file in ("generate.py", "settings.md", "events.md", "stopping.md"):
+        (copy / file).write_text(page(file).replace("`max_runs`", "`max_walks`"), encoding="utf-8")
+    check = subprocess.run(
+        [sys.executable, str(copy / "generate.py"), "--check"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert check.returncode == 1
+    assert check.stdout == "docs/settings.md is not what the code says: run ./dev docs\n"
+
+
+def test_every_setting_is_documented() -> None:
+    text = page("settings.md")
+    wanted = [word for s in SETTINGS for word in (s.name, *s.flags, *s.off_flags, *s.env)]
+    assert [word for word in wanted if f"`{word}`" not in text] == []
+
+
+def test_every_event_is_documented() -> None:
+    text = page("events.md")
+    types = [
+        value.TYPE
+        for module in (events, trace)
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, events.Event) and "TYPE" in vars(value)
+    ]
+    assert len(types) > 20
+    assert [name for name in types if f"### `{name}`" not in text and name != "unknown"] == []
+
+
+def test_every_exit_code_reason_and_fault_is_documented() -> None:
+    text = page("stopping.md")
+    wanted = [*(str(code) for code, _ in EXITS), *Reason, *FAULTS]
+    assert [word for word in wanted if f"| `{word}` |" not in text] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8"))
+    local = [link for link in links if "://" not in link]
+    assert [link for link in local if not (path.parent / link).exists()] == []
+
+
+def test_flags_in_the_prose_exist() -> None:
+    known = {flag for s in SETTINGS for flag in (*s.flags, *s.off_flags)}
+    known |= {"--json", "--quiet", "--format", "--dry-run", "--name", "--new", "--cwd", "--version", "--help", "--all"}
+    known |= {"--prompt", "--prompt-file", "--task-prompt-file", "--reset-circuit", "--model-only", "--port"}
+    known |= {"--scenario", "--set", "--urgent", "--after-iteration", "--session", "--history", "--html", "--check"}
+    known |= {"--follow", "--here"}
+    own = [ROOT / "README.md", *(DOCS / name for name in ("quickstart.md", "architecture.md", "stopping.md"))]
+    used = {
+        flag
+        for path in own
+        for command in re.findall(r"untildone [^\n`]+", path.read_text(encoding="utf-8"))
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", command)
+    }
+    assert sorted(used - known) == []
+
+
+def test_the_lock_names_versions_and_nothing_else() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    assert len(lines) > 10
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!_-]+", line)] == []

@@ -1,0 +1,3 @@
+"""What users import from `untildone`: adding or removing a name is a decision, so it is written down twice."""
+
+import untildone

@@ -1,0 +1,75 @@
+"""Small files and small functions: the numbers a reader feels first."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import untildone
+
+ROOT = Path(untildone.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+FILE_LINES, INIT_LINES, FUNCTION_LINES = 400, 60, 30
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{relative(path)}:{node.name}", (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_there_is_something_to_measure() -> None:
+    assert len(FILES) > 20
+
+
+def test_no_file_is_long() -> None:
+    assert [(relative(path), lines(path)) for path in FILES if lines(path) >= FILE_LINES] == []
+
+
+def test_packages_open_with_little() -> None:
+    assert [relative(path) for path in FILES if path.name == "__init__.py" and lines(path) >= INIT_LINES] == []
+
+
+def test_nine_functions_in_ten_fit_on_a_screen() -> None:
+    sizes = sorted(size for path in FILES for _, size in functions(path))
+    assert sizes[int(len(sizes) * 0.9)] < FUNCTION_LINES
+
+
+@pytest.mark.parametrize("word", ["utils", "helpers", "common", "services", "misc"])
+def test_no_room_is_a_bag(word: str) -> None:
+    assert [relative(path) for path in FILES if word in path.with_suffix("").parts] == []
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    bare = []
+    for path in FILES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith(
+                "_"
+            ):
+                if ast.get_docstring(node) is None:
+                    bare.append(f"{relative(path)}:{node.name}")
+    assert bare == []
+
+
+def test_the_core_reads_no_clock_and_no_file() -> None:
+    banned = {"open", "print", "input"}
+    calls = []
+    for path in sorted((ROOT / "core").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in banned:
+                calls.append(f"{relative(path)}:{node.lineno}")
+            if isinstance(node, ast.Attribute) and node.attr in {"now", "today", "utcnow"}:
+                if isinstance(node.value, ast.Name) and node.value.id in {"datetime", "date"}:
+                    calls.append(f"{relative(path)}:{node.lineno}")
+    assert calls == []
