@@ -474,8 +474,8 @@ def test_a_report_is_capped_and_cleaned() -> None:
 
 
 json_like = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text('aZ0_ \n\x00\x1b\ud800<|:é', max_size=30),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from('ab'), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text("aZ0_ \n\x00\x1b\ud800<|:é", max_size=30),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from("ab"), inner, max_size=3),
     max_leaves=10,
 )
 
@@ -494,12 +494,24 @@ def test_any_report_can_be_read(data: dict[str, object]) -> None:
 # --- hostile text --------------------------------------------------------------------------------
 
 pieces = st.sampled_from(
-    [*BLOCK.split("\n"), SIGNAL, "```", "~~~", "> ", "RALPH_STATUS:", "  STATUS: COMPLETE", "<promise>", "\r", "", "not"]
+    [
+        *BLOCK.split("\n"),
+        SIGNAL,
+        "```",
+        "~~~",
+        "> ",
+        "RALPH_STATUS:",
+        "  STATUS: COMPLETE",
+        "<promise>",
+        "\r",
+        "",
+        "not",
+    ]
 )
 
 
 @unhurried
-@given(st.lists(pieces | st.text('aZ0_ \t\r\n`~*>:é', max_size=20), max_size=30), st.lists(pieces, max_size=10))
+@given(st.lists(pieces | st.text("aZ0_ \t\r\n`~*>:é", max_size=20), max_size=30), st.lists(pieces, max_size=10))
 def test_reading_never_fails_and_never_invents(parts: list[str], prompt: list[str]) -> None:
     text = "\n".join(parts)
     claim = read(text, prompt="\n".join(prompt))

@@ -2,10 +2,9 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, is_dataclass
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import untildone.core
+from core.event_kit import values_of
 from untildone.core import codec
 from untildone.core.claims import Report
 from untildone.core.codec import REGISTRY, decode, decode_value, encode, encode_value, stored_form, to_wire
@@ -29,39 +29,6 @@ from untildone.core.events import (
 )
 from untildone.core.outcome import Usage
 from untildone.core.trace import AgentMessage, AgentReply, AgentSystem
-
-# Text JSON can carry as it is; what it cannot is mended, and tested below.
-TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)
-FLOATS = st.floats(allow_nan=False, allow_infinity=False)
-INTS = st.integers(-(2**63), 2**63 - 1)
-SCALARS = st.none() | st.booleans() | INTS | FLOATS | TEXT
-JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3))
-
-PLAIN: dict[Any, st.SearchStrategy[Any]] = {
-    str: TEXT,
-    float: FLOATS,
-    int: INTS,
-    bool: st.booleans(),
-    NoneType: st.none(),
-    Mapping[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
-    dict[str, Any]: st.dictionaries(TEXT, JSON, max_size=3),
-    Mapping[str, float | int | None]: st.dictionaries(TEXT, st.none() | INTS | FLOATS, max_size=3),
-}
-
-
-def _values(hint: Any) -> st.SearchStrategy[Any]:
-    """Values of a field type; fails for a kind of type no event has used so far."""
-    if hint in PLAIN:
-        return PLAIN[hint]
-    if get_origin(hint) in {Union, UnionType}:
-        return st.one_of([_values(arm) for arm in get_args(hint)])
-    if get_origin(hint) is Literal:
-        return st.sampled_from(get_args(hint))
-    if get_origin(hint) is tuple and get_args(hint)[1:] == (...,):
-        return st.lists(_values(get_args(hint)[0]), max_size=3).map(tuple)
-    assert is_dataclass(hint), f"{hint} is new here: give it a strategy"
-    hints = get_type_hints(hint)
-    return st.builds(hint, **{field.name: _values(hints[field.name]) for field in fields(hint)})
 
 
 def _there_and_back(event: Event) -> Event:
@@ -91,7 +58,7 @@ def test_every_type_name_belongs_to_one_class() -> None:
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_event_survives_the_round_trip(cls: type[Event], data: st.DataObject) -> None:
-    event = data.draw(_values(cls))
+    event = data.draw(values_of(cls))
     assert _there_and_back(event) == event
     assert type(_there_and_back(event)) is cls
 

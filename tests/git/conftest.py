@@ -22,7 +22,7 @@ class Project:
 
     def git(self, *args: str) -> str:
         done = subprocess.run(
-            ["git", *args], cwd=self.path, capture_output=True, text=True, check=True, timeout=30,
+            ["git", *args], cwd=self.path, capture_output=True, encoding="utf-8", errors="surrogateescape", check=True, timeout=30,
         )  # fmt: skip
         return done.stdout.rstrip("\n")
 

@@ -36,7 +36,7 @@ async def test_missing_git_names_the_install_command(repo, monkeypatch, tmp_path
 
 
 async def test_missing_folder_is_not_taken_for_missing_git(tmp_path):
-    with pytest.raises(WorkspaceError, match="cannot work in .*gone"):
+    with pytest.raises(WorkspaceError, match=r"cannot work in .*gone"):
         await git(["status"], cwd=tmp_path / "gone")
 
 

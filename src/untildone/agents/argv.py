@@ -5,7 +5,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +30,6 @@ def claude_argv(
     resume_session: str | None = None,
     settings_json: str | None = None,
     json_schema: Mapping[str, object] | None = None,
-    mcp_servers: Sequence[str] = (),
     prompt: str | None = None,
 ) -> list[str]:
     """Build the command line. `print` runs one prompt to its end; `warm` reads prompts from stdin as stream-json."""
@@ -46,7 +45,7 @@ def claude_argv(
     argv += _valued("--json-schema", json_schema and json.dumps(json_schema))
     for folder in options.add_dirs:
         argv += ["--add-dir", folder]
-    for config in (*mcp_servers, *options.mcp_config):
+    for config in options.mcp_config:
         argv += ["--mcp-config", config]
     if resume_session:
         argv.append(f"--resume={resume_session}")
@@ -55,6 +54,11 @@ def claude_argv(
         # After `--` a prompt may begin with a dash, and no option that takes many values can swallow it.
         argv += ["--", prompt]
     return argv
+
+
+def as_prompt(text: str) -> str:
+    """Keep a prompt from being taken for a slash command, which would swallow it."""
+    return f"Your task:\n{text}" if text.lstrip().startswith("/") else text
 
 
 def fits_in_argv(prompt: str) -> bool:

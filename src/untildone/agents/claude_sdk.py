@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from untildone.agents.argv import claude_argv, find_claude
+from untildone.agents.argv import as_prompt, claude_argv, find_claude
 from untildone.agents.conversation import Conversation
 from untildone.agents.hooks_file import load_hooks
 from untildone.agents.report_tool import MCP_CONFIG, Reminders
@@ -113,8 +113,6 @@ class ClaudeSdk:
         warm, self._warm = self._warm, None
         if warm is None:
             return None
-        mode = "bypassPermissions" if self._options.skip_permissions else self._options.permission_mode
-        await warm.restore_permission_mode(mode)
         if (
             warm.usable
             and warm.iterations < RECYCLE_AFTER
@@ -127,7 +125,7 @@ class ClaudeSdk:
         return None
 
     async def _spawn(self, order: Order) -> WarmClaude:
-        options = self._options
+        options = replace(self._options, mcp_config=(json.dumps(MCP_CONFIG), *self._options.mcp_config))
         hooks = {"hooks": load_hooks(Path(options.hooks_file))} if options.hooks_file else None
         argv = claude_argv(
             options,
@@ -137,7 +135,6 @@ class ClaudeSdk:
             budget_usd=order.budget_usd,
             resume_session=order.resume_session,
             settings_json=json.dumps(hooks) if hooks else None,
-            mcp_servers=(json.dumps(MCP_CONFIG),),
         )
         process = await self._spawner.spawn(argv, cwd=self._cwd, env=self._env)
         return WarmClaude(process, Reminders(order.rules, self._signal), budget_usd=order.budget_usd)
@@ -157,6 +154,7 @@ class ClaudeSdk:
             elif reset and line.type == "result":
                 return True
             elif not reset:
+                warm.notice(line)
                 for event in before.feed(line):
                     if isinstance(event, AgentReply | AgentReplyStarted):
                         await tell(event)
@@ -167,6 +165,8 @@ class ClaudeSdk:
     ) -> None:
         """Give the prompt and follow the conversation to its end."""
         warm.reminders.begin()
+        options = self._options
+        await warm.restore_permission_mode("bypassPermissions" if options.skip_permissions else options.permission_mode)
         self._prompted = True
         await warm.say(as_prompt(order.prompt))
         while not conversation.over:
@@ -221,11 +221,6 @@ class ClaudeSdk:
         status = None if conversation.result_seen else await warm.exit_status(EXIT_PATIENCE)
         said = warm.stderr_tail() or ("" if warm.connected else "Claude Code did not start, and did not say why")
         return conversation.outcome(exit_code=status, stderr=said, interrupted=interrupted)
-
-
-def as_prompt(text: str) -> str:
-    """Keep a prompt from being taken for a slash command, which would swallow it."""
-    return f"Your task:\n{text}" if text.lstrip().startswith("/") else text
 
 
 def _fence_fits(fence: float | None, left: float | None) -> bool:

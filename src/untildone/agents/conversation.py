@@ -61,7 +61,8 @@ class Conversation:
         self._books = Books(iteration_num, baseline_usd=baseline_usd)
         self._trouble = Trouble()
         self._result: Line | None = None
-        self._idle = False
+        self._state: str | None = None
+        self._settled = False
         self._num_turns = 0
         self._final_id: str | None = None
         self._final_texts: list[str] = []
@@ -80,7 +81,12 @@ class Conversation:
         The third part matters: when a task ends, the empty task list comes before the turn it starts.
         Without session-state events this stays False, and the end of the stream decides.
         """
-        return self.result_seen and not self.live_tasks and self._idle
+        return self.result_seen and not self.live_tasks and self._settled
+
+    @property
+    def resting(self) -> bool:
+        """The agent has had its last word, unless a background task that still runs wakes it."""
+        return self.result_seen and self._state in {None, "idle"}
 
     def feed(self, line: Parsed) -> list[Event]:
         """Take a line in; returns the events to tell, in order."""
@@ -154,14 +160,15 @@ class Conversation:
 
     def _track_state(self, subtype: str, data: dict[str, Any]) -> None:
         if subtype == "session_state_changed":
-            self._idle = data.get("state") == "idle"
+            self._state = _text(data.get("state")) or None
+            self._settled = self._state == "idle"
         elif subtype == "background_tasks_changed":
-            self._idle = False
+            self._settled = False
             tasks = data.get("tasks")
             found = (_text(_get(task, "task_id")) for task in tasks) if isinstance(tasks, list) else ()
             self.live_tasks = tuple(task_id for task_id in found if task_id)
         elif subtype.startswith("task_"):
-            self._idle = False
+            self._settled = False
 
     def _on_rate_limit(self, line: Line) -> list[Event]:
         self._trouble.limit(line.rate_limit_info)

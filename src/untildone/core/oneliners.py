@@ -1,8 +1,9 @@
-"""A run on one line: the monitor's line, and the line a person asks for with `--format`."""
+"""A run in a line or a few: the monitor's line, the line asked for with `--format`, and the closing words."""
 
 import re
 
-from untildone.core.figures import dollars
+from untildone.core.durations import format_duration
+from untildone.core.figures import count, dollars, short_commit
 from untildone.core.printable import one_line
 from untildone.core.views import RunView, result_json
 from untildone.errors import UsageError
@@ -53,3 +54,18 @@ def monitor_line(view: RunView) -> str:
         f"Streak: {view.streak}/{view.streak_needed}",
     )
     return one_line(" | ".join(parts))
+
+
+def closing_lines(view: RunView) -> list[str]:
+    """The last words of a run: how it ended, what it took, and what to do next."""
+    took = [
+        f"{count(view.attempts, 'iteration')} ({view.successes} without a fault)",
+        f"{view.cost} spent",
+        format_duration(view.elapsed_seconds),
+        count(view.files_modified, "file") + " changed",
+    ]
+    if view.last_commit:
+        took.append(f"{count(view.commits, 'commit')}, the last {short_commit(view.last_commit)}")
+    why = f": {view.detail}" if view.detail else ""
+    lines = [f"{view.phase}{why}", ", ".join(took), view.advice]
+    return [one_line(line) for line in lines if line]

@@ -17,12 +17,12 @@ _WORD = re.compile(
     r"|segmentation fault)"
     r"(?!s?[ _-](?:handl|messag|report|free\b|cod(?:e|es)\b|path|boundar|count\b|rate\b)|s?[ ]?[:=][ ]?0\b)"
 )
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[a-z]")
 _NAME_TAIL = re.compile(r"[\w.]*\Z")
 
 _VOLATILE: tuple[re.Pattern[str], ...] = tuple(
     re.compile(pattern)
     for pattern in (
-        r"\x1b\[[0-9;?]*[a-z]",  # terminal colours
         r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
         r"\b0x[0-9a-f]+",
         r"(?:/private)?/(?:tmp|var/tmp|var/folders|dev/shm)/[^\s:'\"`)\]>,;]*",
@@ -39,7 +39,7 @@ _VOLATILE: tuple[re.Pattern[str], ...] = tuple(
 def error_signature(text: str) -> str:
     """16 hex digits that name the first errors in a text; empty when there is none."""
     found: dict[str, None] = {}
-    lowered = text.lower()
+    lowered = _COLOUR.sub("", text.lower())
     at = 0
     for _ in range(MATCHES):
         word = _WORD.search(lowered, at)

@@ -162,13 +162,13 @@ def _at_work(state: LoopState, now: float, zone: tzinfo | None) -> tuple[Status,
         return "running", "pausing" if state.paused else "running", None
     if state.claim_due:
         return "running", "running the checks", None
-    match decide(state, now):
-        case Wait(until=float(until), cause=cause):
-            return "waiting", f"waiting for {cause_text(cause)} until {clock(until, now, zone)}", until
-        case Wait():
-            return "paused", "paused", None
-        case _:
-            return "running", "running", None
+    decision = decide(state, now)
+    if not isinstance(decision, Wait):
+        return "running", "running", None
+    if decision.until is None:
+        return "paused", "paused", None
+    until = clock(decision.until, now, zone)
+    return "waiting", f"waiting for {cause_text(decision.cause)} until {until}", decision.until
 
 
 def _at_most(state: LoopState) -> int | None:

@@ -3,7 +3,6 @@
 python -m untildone.rehearsal.model --scenario FILE [--port N] [--ledger FILE]
 """
 
-import argparse
 import json
 import socket
 import socketserver
@@ -337,6 +336,8 @@ def serve_forever(scenario: Scenario, port: int, ledger_path: Path | None) -> No
 
 def main(argv: list[str] | None = None) -> int:
     """The command line of this module."""
+    import argparse  # noqa: PLC0415 only a server of its own reads arguments
+
     parser = argparse.ArgumentParser(prog="python -m untildone.rehearsal.model")
     parser.add_argument("--scenario", type=Path, required=True)
     parser.add_argument("--port", type=int, default=0)

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from untildone.errors import StoreError
 
 APPLICATION_ID = 0x756E7464  # "untd": tells our file from any other SQLite database
 BUSY_SECONDS = 10.0
+SWITCH_PAUSE = 0.01
 
 # Numbered from 1; `user_version` says how many a file has had. Never edit one that was released: add another.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -81,9 +83,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     try:
         with spoken_errors(path):
             refuse_strangers(connection, path)
-            # Not asked for when it is so already: the switch needs the file for itself.
-            if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-                connection.execute("PRAGMA journal_mode = WAL")
+            _use_write_ahead_log(connection)
             migrate(connection, path)
     except BaseException:
         connection.close()
@@ -97,10 +97,24 @@ def _make_file(path: Path) -> None:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Readers never wait for writers this way. The file remembers it, so the switch is made once."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            # Two who make a store at the same moment: SQLite refuses this one step without waiting.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(SWITCH_PAUSE)
+
+
 def refuse_strangers(connection: sqlite3.Connection, path: Path) -> None:
     """Leave a file alone that another program wrote, or a newer version of this one."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    # In this order: another process may be making tables and id at this moment, in one commit.
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
     if tables and application != APPLICATION_ID:
         raise StoreError(f"{path} is a database of another program: name another store; it was not touched")
     version = _version(connection)

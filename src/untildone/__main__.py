@@ -1,0 +1,19 @@
+"""The command `untildone`."""
+
+import sys
+
+
+def main() -> None:
+    """Answer the version at once; everything else is the command line's business."""
+    if sys.argv[1:] == ["--version"]:
+        from untildone import __version__
+
+        print(f"untildone {__version__}")  # noqa: T201 -- this is what the command is for
+        return
+    from untildone.cli.app import entry
+
+    sys.exit(entry(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""An agent that does what it was told beforehand: for embedding, demonstrations and tests."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from untildone.core.events import Event
+from untildone.core.outcome import Order, Outcome
+from untildone.core.trace import AgentSession, AgentStarted
+from untildone.errors import AgentError
+from untildone.ports import Tell
+
+Act = Callable[[Order], Outcome]
+"""Does the iteration's work, such as writing files, and says how it went."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One iteration."""
+
+    outcome: Outcome | Act
+    events: tuple[Event, ...] = ()
+    """Told before the outcome is returned."""
+    delay: float = 0.0
+    """Seconds it takes; an interruption cuts them short, and the work is not done."""
+
+
+class ScriptedAgent:
+    """Plays its steps in order, one per iteration. An endless iterable makes an endless agent."""
+
+    def __init__(self, steps: Iterable[Outcome | Act | Step]) -> None:
+        self._steps = iter(steps)
+        self._cut = asyncio.Event()
+        self._closed = False
+        self.orders: list[Order] = []
+        """Every order so far."""
+
+    async def iterate(self, order: Order, tell: Tell) -> Outcome:
+        """Play the next step."""
+        if self._closed:
+            raise AgentError("this agent was closed: make a new one")
+        self._cut.clear()
+        self.orders.append(order)
+        step = self._next()
+        await tell(AgentStarted(iteration_num=order.iteration_num))
+        for event in step.events:
+            await tell(event)
+        if await self._is_cut_within(step.delay):
+            return Outcome(interrupted=True)
+        outcome = step.outcome if isinstance(step.outcome, Outcome) else step.outcome(order)
+        if outcome.session_id is not None:
+            await tell(AgentSession(iteration_num=order.iteration_num, session_id=outcome.session_id))
+        return outcome
+
+    async def interrupt(self) -> None:
+        """Cut the running step short."""
+        self._cut.set()
+
+    async def close(self) -> None:
+        """Take no more orders."""
+        self._closed = True
+        self._cut.set()
+
+    def _next(self) -> Step:
+        step = next(self._steps, None)
+        if step is None:
+            raise AgentError(f"the script has no step for iteration {len(self.orders)}")
+        return step if isinstance(step, Step) else Step(outcome=step)
+
+    async def _is_cut_within(self, seconds: float) -> bool:
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._cut.wait()
+        return self._cut.is_set()

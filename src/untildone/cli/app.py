@@ -1,0 +1,150 @@
+"""argv in, exit code out: the list of commands, and the one place where errors become lines."""
+
+import difflib
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from untildone import __version__
+from untildone.config import state_dir
+from untildone.errors import UntildoneError, UsageError
+
+COMMANDS = {
+    "Work": {
+        "run": ("running", "Pursue a goal until it is reached or a limit is."),
+        "tasks": ("running", "Work through a Markdown file of checkboxes."),
+        "resume": ("steering", "Continue a run that stopped, or end a pause."),
+        "rehearse": ("rehearsing", "Watch a whole run on a scripted model: no key, no cost."),
+    },
+    "Look": {
+        "status": ("looking", "Where a run stands."),
+        "log": ("looking", "What happened, line by line."),
+        "ls": ("looking", "All runs."),
+        "brief": ("looking", "The report of a run, as Markdown."),
+        "replay": ("looking", "What other limits would have done."),
+    },
+    "Steer": {
+        "stop": ("steering", "Stop a run; it can be resumed."),
+        "pause": ("steering", "Pause a run."),
+        "message": ("steering", "Tell the agent something."),
+        "limits": ("steering", "Show or change the limits of a run, also while it works."),
+        "reset": ("steering", "Close the breaker; clear streaks or the session."),
+    },
+    "Set up": {
+        "doctor": ("setup", "Check that everything needed is here."),
+        "config": ("setup", "Every setting, and where its value comes from."),
+        "completion": ("setup", "Completion for bash, zsh or fish."),
+    },
+}
+
+EXAMPLES = """\
+Examples:
+  untildone rehearse
+  untildone run "Make the test suite pass" --check "pytest -q" -m 10 --max-cost 5
+  untildone run --prompt-file goal.md --max-duration 2h -- --verbose
+  untildone tasks TODO.md --deadline 07:30
+  untildone status
+"""
+
+INTERRUPTED = 128 + signal.SIGINT
+_FORWARDING = frozenset({"run", "tasks"})
+
+
+class Commands(click.Group):
+    """The commands, each loaded only when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 -- click's signature
+        """All names, in the order of the help."""
+        return [name for part in COMMANDS.values() for name in part]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
+        """Import the command's file."""
+        for part in COMMANDS.values():
+            if cmd_name in part:
+                module = importlib.import_module(f"untildone.cli.{part[cmd_name][0]}")
+                command: click.Command = getattr(module, cmd_name)
+                return command
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command when there is none of that name."""
+        if args and args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            hint = f"did you mean `untildone {near[0]}`?" if near else "`untildone --help` lists them"
+            raise UsageError(f"no command {args[0]!r}: {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's
+        """Grouped by what people want to do."""
+        for title, part in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, about) for name, (_, about) in part.items()])
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's
+        """Examples, as they are typed."""
+        formatter.write_paragraph()
+        formatter.write(EXAMPLES)
+
+
+@click.group(cls=Commands, no_args_is_help=False, invoke_without_command=True)
+@click.version_option(__version__, prog_name="untildone", message="%(prog)s %(version)s")
+@click.help_option("-h", "--help")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Runs Claude Code until the work is really done, and can prove it."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def entry(argv: Sequence[str]) -> int:
+    """Run a command; whatever happens, the answer is an exit code and at most one line of error."""
+    arguments, forwarded = split_forwarded(argv)
+    try:
+        code = cli.main(arguments, prog_name="untildone", standalone_mode=False, obj=forwarded)
+        sys.stdout.flush()
+    except UntildoneError as trouble:
+        return _fail(str(trouble), trouble.exit_code)
+    except click.ClickException as trouble:
+        return _fail(trouble.format_message(), UsageError.exit_code)
+    except BrokenPipeError:
+        # Whoever read us has seen enough; the interpreter must not complain about it while it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except Exception as bug:  # noqa: BLE001 -- the outermost boundary: a line for the person, the rest into a file
+        return _fail(_crash_line(bug), 1)
+    return code if isinstance(code, int) else 0
+
+
+def split_forwarded(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """What is meant for us, and what everything after `--` forwards to the agent."""
+    if argv and argv[0] in _FORWARDING and "--" in argv:
+        at = list(argv).index("--")
+        return list(argv[:at]), tuple(argv[at + 1 :])
+    return list(argv), ()
+
+
+def _fail(line: str, code: int) -> int:
+    print("untildone:", " ".join(line.split()), file=sys.stderr)
+    return code
+
+
+def _crash_line(bug: Exception) -> str:
+    folder = state_dir(os.environ)
+    where: Any = Path(folder) / f"crash-{os.getpid()}.log"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        where.write_text("".join(traceback.format_exception(bug)), encoding="utf-8", errors="backslashreplace")
+    except OSError as unwritable:
+        where = f"nowhere, {unwritable.strerror}"
+    return f"this is a bug in untildone: {type(bug).__name__}: {bug} (details: {where})"

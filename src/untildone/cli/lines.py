@@ -1,0 +1,47 @@
+"""Which events are worth a line while a run goes on, and in what tone each is said."""
+
+from typing import Literal
+
+from untildone.core import events as ev
+from untildone.core import trace as tr
+from untildone.core.stopping import DONE
+
+Tone = Literal["good", "bad", "warn", "quiet", "head", "plain"]
+
+# Shown by `log`; while one watches they only say what the lines around them say better.
+_BOOKKEEPING = (ev.ContinuousResumed, tr.AgentSession, tr.AgentStarted, ev.ContinuousLimitReached)
+
+_TONES: dict[type[ev.Event], Tone] = {
+    ev.ContinuousStarted: "head",
+    ev.ContinuousRecovered: "warn",
+    ev.ContinuousWaiting: "warn",
+    ev.ContinuousWarning: "warn",
+    ev.HookFailed: "bad",
+    ev.ContinuousSuspended: "warn",
+    ev.IterationStarted: "head",
+    ev.IterationFailed: "bad",
+    ev.LandingCommitted: "good",
+    ev.LandingSnapshot: "warn",
+    ev.MessageReceived: "warn",
+    tr.AgentToolUse: "quiet",
+    tr.AgentToolResult: "bad",
+    tr.AgentStreamError: "bad",
+    tr.AgentSystem: "quiet",
+    ev.Unknown: "quiet",
+}
+
+
+def is_worth_a_line(event: ev.Event) -> bool:
+    """Would a person who watches, but not closely, want to read this?"""
+    return not isinstance(event, (tr.AgentEvent, *_BOOKKEEPING))
+
+
+def tone(event: ev.Event) -> Tone:
+    """How an event is said."""
+    match event:
+        case ev.IterationValidation():
+            return "good" if event.passed else "bad"
+        case ev.ContinuousCompleted():
+            return "good" if event.stop_reason in DONE else "warn"
+        case _:
+            return _TONES.get(type(event), "plain")

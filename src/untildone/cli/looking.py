@@ -1,0 +1,146 @@
+"""`status`, `log`, `ls`, `brief`, `replay`: what happened and where things stand. Nothing here changes a run."""
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from untildone import wiring
+from untildone.cli.driving import opened
+from untildone.cli.options import folder_of, place_options, run_argument, store_of
+from untildone.cli.tables import iterations_table, runs_table, status_text
+from untildone.core.codec import to_wire
+from untildone.core.events import ContinuousCompleted, ContinuousSuspended, Record
+from untildone.core.lines import event_line
+from untildone.core.replay import parse_changes, what_if
+from untildone.core.views import run_view, status_json
+from untildone.errors import RunNotFound, UsageError
+from untildone.ports import EventLog, RunRow
+
+
+def _look(store: str | None, cwd: str | None, work: Any) -> Any:
+    async def look() -> Any:
+        async with opened(store_of(store)) as log:
+            return await work(log, folder_of(cwd))
+
+    done: Coroutine[Any, Any, Any] = look()
+    return asyncio.run(done)
+
+
+@click.command()
+@run_argument
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@place_options
+def status(run: str | None, store: str | None, cwd: str | None, *, as_json: bool) -> None:
+    """Where a run stands: the named one, or the newest of this folder."""
+
+    async def work(log: EventLog, folder: Path) -> str:
+        try:
+            row = await wiring.find_run(log, run, folder)
+        except RunNotFound as nothing:
+            if run is not None:
+                raise
+            return json.dumps({"exists": False}) if as_json else str(nothing)
+        state = await wiring.load_state(log, row.run_id)
+        view = run_view(state, wiring.system_clock().now(), alive=row.alive)
+        return json.dumps(status_json(view, state), ensure_ascii=False) if as_json else status_text(view)
+
+    click.echo(_look(store, cwd, work))
+
+
+@click.command()
+@run_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on as events arrive, until the run stops.")
+@click.option("-v", "--verbose", is_flag=True, help="Also what the agent wrote and did.")
+@click.option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the last N events.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with every field.")
+@place_options
+def log(run: str | None, store: str | None, cwd: str | None, *, follow: bool, verbose: bool, **rest: Any) -> None:
+    """What happened in a run, line by line."""
+
+    async def work(log: EventLog, folder: Path) -> None:
+        row = await wiring.find_run(log, run, folder)
+        records = await log.read(row.run_id, trace=verbose)
+        seen = records[-1].seq if records else 0
+        for record in records[-rest["last"] :] if rest["last"] else records:
+            _print_record(record, row, as_json=rest["as_json"])
+        if follow and row.alive:
+            await _follow(log, row, seen, verbose=verbose, as_json=rest["as_json"])
+
+    _look(store, cwd, work)
+
+
+async def _follow(log: EventLog, row: RunRow, seen: int, *, verbose: bool, as_json: bool) -> None:
+    async for record in log.follow(row.run_id, after=seen, trace=verbose):
+        _print_record(record, row, as_json=as_json)
+        if isinstance(record.event, ContinuousSuspended | ContinuousCompleted):
+            return
+
+
+def _print_record(record: Record, row: RunRow, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(to_wire(record, row.run_id), ensure_ascii=False, default=str))
+        return
+    line = event_line(record)
+    if line is not None:
+        click.echo(f"{datetime.fromtimestamp(record.at).astimezone():%m-%d %H:%M:%S}  {line}")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@place_options
+def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
+    """All runs, newest first."""
+
+    async def work(log: EventLog, _: Path) -> str:
+        rows = sorted(await log.runs(), key=lambda row: row.updated_at, reverse=True)
+        if as_json:
+            return json.dumps([{name: getattr(row, name) for name in RunRow.__slots__} for row in rows])
+        return runs_table(rows, wiring.system_clock().now())
+
+    click.echo(_look(store, cwd, work))
+
+
+@click.command()
+@run_argument
+@click.option("-o", "--output", metavar="FILE", help="Write it to a file instead.")
+@place_options
+def brief(run: str | None, store: str | None, cwd: str | None, *, output: str | None) -> None:
+    """The report of a run: what was done, the evidence, what was not, and what it cost."""
+
+    async def work(log: EventLog, folder: Path) -> str:
+        from untildone.briefing.markdown import render
+
+        row = await wiring.find_run(log, run, folder)
+        records = await log.read(row.run_id)
+        return render(await wiring.load_state(log, row.run_id), records, wiring.system_clock().now())
+
+    text = _look(store, cwd, work)
+    if output is None:
+        click.echo(text)
+        return
+    try:
+        Path(output).expanduser().write_text(text, encoding="utf-8")
+    except OSError as refused:
+        raise UsageError(f"{output} cannot be written: {refused.strerror}") from refused
+
+
+@click.command()
+@run_argument
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="A limit or threshold to try. Repeatable.")
+@place_options
+def replay(run: str | None, store: str | None, cwd: str | None, *, changes: tuple[str, ...]) -> None:
+    """Go through a run again: its iterations, and what another policy would have done."""
+    tried = parse_changes(changes)
+
+    async def work(log: EventLog, folder: Path) -> str:
+        row = await wiring.find_run(log, run, folder)
+        records = await log.read(row.run_id)
+        table = iterations_table(records)
+        return f"{table}\n\n{what_if(records, tried).text}" if tried else table
+
+    click.echo(_look(store, cwd, work))

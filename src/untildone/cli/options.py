@@ -1,0 +1,133 @@
+"""From the table of settings to options of commands, grouped by theme in the help."""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from untildone import config
+from untildone.cli.documentation import meaning
+from untildone.core.durations import format_duration
+from untildone.core.settings import GROUPS, SETTINGS, Group, Setting
+from untildone.errors import UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+RUN_GROUPS: tuple[Group, ...] = tuple(GROUPS)
+CHANGEABLE = tuple(s for s in SETTINGS if s.group == "limits" and s.name != "unbounded")
+"""What can be changed while a run goes on."""
+
+
+class SettingOption(click.Option):
+    """An option that knows its theme."""
+
+    def __init__(self, *decls: Any, group: Group | None = None, **rest: Any) -> None:
+        self.group = group
+        super().__init__(*decls, **rest)
+
+
+class ThemedCommand(click.Command):
+    """A command whose help shows its options by theme."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Own options first, then the settings."""
+        themes: dict[str, list[tuple[str, str]]] = {"Options": []} | {title: [] for title in GROUPS.values()}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            group = getattr(param, "group", None)
+            if record is not None:
+                themes[GROUPS[group] if group else "Options"].append(record)
+        for title, records in themes.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's
+        """Examples, as they are typed."""
+        if self.epilog:
+            formatter.write_paragraph()
+            formatter.write(self.epilog)
+
+
+def setting_options(settings: Iterable[Setting]) -> Callable[[F], F]:
+    """Give a command one option for each setting that has a flag."""
+
+    def decorate(command: F) -> F:
+        for setting in reversed([s for s in settings if s.flags]):
+            command = _option(setting)(command)
+        return command
+
+    return decorate
+
+
+def place_options(command: F) -> F:
+    """Give a command `--store` and `--cwd`."""
+    command = click.option("--store", metavar="DIR", help="Folder that holds the runs.")(command)
+    return click.option("--cwd", metavar="DIR", help="Work in this folder instead of the current one.")(command)
+
+
+def run_argument(command: F) -> F:
+    """Give a command the run it is about: a name or an id, else the newest run of the folder."""
+    return click.argument("run", metavar="[RUN]", required=False)(command)
+
+
+def settled(given: dict[str, Any], folder: Path, forwarded: tuple[str, ...] = ()) -> config.Resolved:
+    """All settings for a command in a folder; says once what was read in a way that may surprise."""
+    flags = given | {"extra_args": forwarded or None}
+    resolved = config.resolve(
+        flags, env=os.environ, project_file=config.project_file(folder), user_file=config.user_file(os.environ)
+    )
+    for notice in resolved.notices:
+        click.echo(f"untildone: {notice}", err=True)
+    return resolved
+
+
+def folder_of(cwd: str | None) -> Path:
+    """The folder a command is about, as an absolute real path."""
+    try:
+        folder = Path(cwd).expanduser() if cwd else Path.cwd()
+    except FileNotFoundError as gone:
+        raise UsageError("the current folder does not exist any more: change to another one") from gone
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder: give an existing one with --cwd")
+    return folder.resolve()
+
+
+def store_of(store: str | None) -> Path:
+    """The folder that holds the runs."""
+    return Path(store).expanduser().absolute() if store else config.state_dir(os.environ)
+
+
+def _option(setting: Setting) -> Callable[[F], F]:
+    about = meaning(setting)
+    default = _default_text(setting)
+    return click.option(
+        setting.name,
+        *_declarations(setting),
+        cls=SettingOption,
+        group=setting.group,
+        help=f"{about} [{default}]" if default else about,
+        metavar=setting.kind or None,
+        default=None,
+        multiple=setting.repeatable,
+        **({"type": click.Choice(setting.choices)} if setting.choices else {}),
+        **({"is_flag": True, "type": bool} if not setting.kind else {}),
+    )
+
+
+def _declarations(setting: Setting) -> list[str]:
+    if not setting.off_flags:
+        return list(setting.flags)
+    first, *others = setting.flags
+    return [f"{first}/{setting.off_flags[0]}", *others]
+
+
+def _default_text(setting: Setting) -> str:
+    value = setting.default
+    if value in (None, "", (), False):
+        return ""
+    if value is True:
+        return "on"
+    return format_duration(value) if setting.kind == "DURATION" and isinstance(value, float) else str(value)

@@ -1,0 +1,80 @@
+"""`--dry-run`: what would be asked and run, with nothing started."""
+
+from pathlib import Path
+
+from untildone.core.decide import Iterate
+from untildone.core.durations import format_duration
+from untildone.core.figures import clock, dollars
+from untildone.core.limits import LIMITS
+from untildone.core.policy import Policy, RunSpec
+from untildone.core.printable import printable
+from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, build_prompt, rules
+from untildone.core.state import LoopState
+
+
+def preview_text(spec: RunSpec, policy: Policy) -> str:
+    """The plan of a run and the first prompt, for a person."""
+    options = spec.options
+    rights = "no permission checks at all" if options.skip_permissions else options.permission_mode
+    tools = f", allowed without asking: {', '.join(options.allowed_tools)}" if options.allowed_tools else ""
+    facts = [
+        ("name", spec.name),
+        ("folder", spec.cwd),
+        ("limits", ", ".join(_limits(policy)) or "none (--unbounded)"),
+        ("checks", "; ".join(spec.checks) or "none: claims are believed after a streak"),
+        ("agent", f"{options.agent}, model {options.model or 'default'}"),
+        ("rights", rights + tools),
+        ("claude arguments", " ".join(options.extra_args) or "none"),
+        ("commits", _commits(spec)),
+        *((label, command) for label, command in _commands(spec) if command),
+    ]
+    papers = Papers(
+        notes=_paper(spec, spec.notes_file, PAPER_CAP),
+        knowledge=_paper(spec, spec.knowledge_file, PAPER_CAP),
+        tasks=_paper(spec, spec.task_file, TASKS_CAP),
+    )
+    prompt = build_prompt(LoopState(spec=spec, policy=policy), Iterate(1), papers, 0.0)
+    lines = [f"{label:>16}  {printable(value)}" for label, value in facts]
+    warnings = [f"{'warning':>16}  {warning}" for warning in prompt.warnings]
+    parts = ["\n".join([*lines, *warnings]), "--- rules ---", rules(spec, policy), "--- first prompt ---", prompt.text]
+    return "\n\n".join([*(printable(part, lines=True) for part in parts), "Nothing was started (--dry-run)."])
+
+
+def _limits(policy: Policy) -> list[str]:
+    said = []
+    for limit in LIMITS:
+        value = limit.value(policy)
+        if value is not None:
+            said.append(f"{limit.field} {_amount(limit.field, value)}")
+    return said
+
+
+def _amount(field: str, value: float) -> str:
+    if field == "max_cost_usd":
+        return dollars(value)
+    if field == "max_duration":
+        return format_duration(value)
+    return clock(value) if field == "deadline" else f"{value:g}"
+
+
+def _commits(spec: RunSpec) -> str:
+    if not spec.commit:
+        return "off"
+    return f"one for each iteration with changes{', on a branch ' + spec.branch_prefix + spec.name if spec.branch else ''}"
+
+
+def _commands(spec: RunSpec) -> list[tuple[str, str | None]]:
+    around = spec.tending
+    return [
+        ("before iteration", around.before_iteration),
+        ("after iteration", around.after_iteration),
+        ("on stop", around.on_stop),
+    ]
+
+
+def _paper(spec: RunSpec, name: str | None, cap: int) -> Paper | None:
+    path = Path(spec.cwd) / (name or "")
+    if not name or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return Paper(file.read(cap).decode("utf-8", "replace"), path.stat().st_size)

@@ -1,0 +1,33 @@
+"""Chooses the progress display that fits where it is shown."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TextIO
+
+from untildone.cli.plain import PlainLines
+from untildone.core.state import LoopState
+
+if TYPE_CHECKING:
+    from untildone.cli.live import LiveScreen
+
+
+def can_show_live(stream: TextIO, env: Mapping[str, str]) -> bool:
+    """Is this a terminal that can move its cursor and show more than ASCII?"""
+    able = env.get("TERM", "dumb") not in {"", "dumb", "unknown"}
+    return able and stream.isatty() and (stream.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def open_progress(
+    stream: TextIO, state: LoopState, *, now: Callable[[], float], env: Mapping[str, str], verbose: bool = False
+) -> "LiveScreen | PlainLines":
+    """The display that fits this stream. Both kinds are context managers with `on_record`.
+
+    `state` is where the run stands before the first record: of a resumed run, all that was folded so far.
+    """
+    able = can_show_live(stream, env)
+    if verbose or not able:
+        return PlainLines(stream, verbose=verbose, colour=able and not env.get("NO_COLOR"))
+    from rich.console import Console  # noqa: PLC0415 -- slow to load, and only terminals need it
+
+    from untildone.cli.live import LiveScreen  # noqa: PLC0415 -- loads rich
+
+    return LiveScreen(Console(file=stream, highlight=False), state, now=now)

@@ -1,0 +1,197 @@
+"""`run` and `tasks`: a goal, limits, and go."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from untildone import config, wiring
+from untildone.cli.driving import Job, Output, drive, opened
+from untildone.cli.options import ThemedCommand, folder_of, setting_options, settled, store_of
+from untildone.cli.preview import preview_text
+from untildone.core.durations import format_duration
+from untildone.core.events import Event, LimitsChanged, ResetRequested
+from untildone.core.limits import LIMIT_FIELDS, limit_of
+from untildone.core.policy import Policy, RunSpec
+from untildone.core.printable import one_line
+from untildone.core.settings import SETTINGS
+from untildone.core.state import LoopState
+from untildone.errors import UsageError
+from untildone.ports import EventLog, RunRow
+
+RUN_EXAMPLES = """\
+Examples:
+  untildone run "Make the test suite pass" --check "pytest -q" -m 10 --max-cost 5
+  untildone run -p "Port the parser to Rust" --max-duration 8h --deadline 07:30
+  untildone run --prompt-file goal.md -m 20 --cwd ../shop -- --effort high
+
+Everything after -- goes to claude as it is. Durations: 90s, 45m, 1h30m. 0 means no limit.
+"""
+TASKS_EXAMPLES = """\
+Examples:
+  untildone tasks TODO.md --max-cost 10
+  untildone tasks TODO.md -m 30 --task-prompt "Do the first open task of: %s"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What was typed beside settings."""
+
+    goal: str
+    task_file: str | None = None
+    name: str | None = None
+    new: bool = False
+    reset_circuit: bool = False
+    dry_run: bool = False
+    cwd: str | None = None
+
+
+def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--name", help="A stable name for the run. Default: from folder and goal."),
+        click.option("--new", is_flag=True, help="Start anew instead of resuming a run of the same name."),
+        click.option("--reset-circuit", is_flag=True, help="Close the breaker of the run that is resumed."),
+        click.option("--dry-run", is_flag=True, help="Show what would be asked and run; start nothing."),
+        click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else."),
+        click.option("--format", "shape", metavar="TEXT", help="Print the result like '{name}: {exit_reason}'."),
+        click.option("--cwd", metavar="DIR", help="Work in this folder instead of the current one."),
+        setting_options(SETTINGS),
+        click.help_option("-h", "--help"),
+        click.pass_obj,
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(cls=ThemedCommand, epilog=RUN_EXAMPLES)
+@click.argument("goal", required=False)
+@click.option("-p", "--prompt", help="The goal, as an option.")
+@click.option("--prompt-file", metavar="FILE", help="A file with the goal; - reads standard input.")
+@_shared
+def run(forwarded: tuple[str, ...], goal: str | None, prompt: str | None, prompt_file: str | None, **rest: Any) -> int:
+    """Pursue GOAL until it is reached or a limit is."""
+    given = [text for text in (goal, prompt) if text is not None]
+    if prompt_file is not None:
+        given.append(read_text_file(prompt_file, "--prompt-file"))
+    if len(given) != 1:
+        problem = "a goal is missing" if not given else "there is more than one goal"
+        raise UsageError(f'{problem}: give exactly one of `untildone run "GOAL"`, -p/--prompt or --prompt-file')
+    if not given[0].strip():
+        raise UsageError("the goal is empty: say what should be reached")
+    return _begin(forwarded, rest, goal=given[0].strip())
+
+
+@click.command(cls=ThemedCommand, epilog=TASKS_EXAMPLES)
+@click.argument("file", metavar="FILE")
+@click.option("--task-prompt-file", metavar="FILE", help="A file with the task prompt; the first %s becomes the tasks.")
+@_shared
+def tasks(forwarded: tuple[str, ...], file: str, task_prompt_file: str | None, **rest: Any) -> int:
+    """Work through FILE, a Markdown list of checkboxes, until all that count are ticked."""
+    folder = folder_of(rest["cwd"])
+    path = (folder / file).resolve()
+    if task_prompt_file is not None:
+        if rest["task_prompt"] is not None:
+            raise UsageError("--task-prompt and --task-prompt-file exclude each other: give one of them")
+        rest["task_prompt"] = read_text_file(task_prompt_file, "--task-prompt-file")
+    if not read_text_file(str(path), "the task file").strip():
+        raise UsageError(f"{path} is empty: list tasks in it, one `- [ ]` a line")
+    if not path.is_relative_to(folder):
+        raise UsageError(f"{path} is outside of {folder}, where the agent works: move it there, or give --cwd")
+    shown = str(path.relative_to(folder))
+    return _begin(forwarded, rest, goal=f"Complete the tasks in {shown}.", task_file=shown)
+
+
+def read_text_file(name: str, what: str) -> str:
+    """The text of a file the user named; an error that says which file and why."""
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).expanduser().read_text(encoding="utf-8")
+    except UnicodeDecodeError as broken:
+        raise UsageError(f"{what} {name} is not UTF-8 text: save it as UTF-8") from broken
+    except OSError as gone:
+        raise UsageError(f"{what} {name} cannot be read: {gone.strerror}") from gone
+    if not text.strip():
+        raise UsageError(f"{what} {name} is empty")
+    return text.strip()
+
+
+def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_file: str | None = None) -> int:
+    output_given = {"json": rest.pop("as_json"), "format": rest.pop("shape")}
+    own = {key: rest.pop(key) for key in ("name", "new", "reset_circuit", "dry_run", "cwd")}
+    wish = Wish(goal=goal, task_file=task_file, **own)
+    folder = folder_of(wish.cwd)
+    resolved = settled(rest, folder, forwarded)
+    output = Output(verbose=resolved.value("verbose"), quiet=resolved.value("quiet"), **output_given)
+    policy = config.policy(resolved, now=wiring.system_clock().now())
+    name = wish.name or config.run_name(folder, goal)
+    spec = config.run_spec(resolved, goal=goal, cwd=folder, name=name, task_file=task_file)
+    if wish.dry_run:
+        click.echo(json.dumps({"spec": asdict(spec), "policy": asdict(policy)}) if output.json else preview_text(spec, policy))
+        return 0
+    return asyncio.run(_run(spec, policy, wish, store_of(resolved.value("store")), output))
+
+
+async def _run(spec: RunSpec, policy: Policy, wish: Wish, store: Path, output: Output) -> int:
+    async with opened(store) as log:
+        old = None if wish.new else await _resumable(log, spec, wiring.system_clock().now())
+        if old is not None and not _wants_to_resume(old):
+            old = None
+        if old is None:
+            job = Job(run_id=wiring.new_run_id(), begin=(spec, policy))
+        else:
+            _say(f"resuming {old.spec.name} after {old.attempts} iterations (--new starts afresh)")
+            if old.spec != spec:
+                _say("it goes on with the settings it was started with; only limits are taken from this command")
+            job = Job(run_id=old.run_id, before=tuple(_asked(old, policy, wish)))
+        return await drive(log, job, store, output)
+
+
+async def _resumable(log: EventLog, spec: RunSpec, now: float) -> LoopState | None:
+    """The unfinished run of this name that should be continued; says what becomes of one that should not."""
+    rows = [row for row in await log.runs() if row.name == spec.name and row.folder == spec.cwd]
+    newest: RunRow | None = max(rows, key=lambda row: row.created_at, default=None)
+    if newest is None or newest.status == "completed":
+        return None
+    state = await wiring.load_state(log, newest.run_id)
+    if not state.run_id or state.phase == "completed":
+        return None
+    if now - newest.updated_at > state.policy.session_expiry and not newest.alive:
+        age = format_duration(now - newest.updated_at)
+        _say(f"the last run of this name is {age} old: starting anew (`untildone resume {newest.run_id}` continues it)")
+        return None
+    if state.phase == "suspended" and limit_of(state.stop_reason or "") is not None:
+        _say(f"starting anew; the last run reached a limit: `untildone resume {newest.run_id}` with a new limit continues it")
+        return None
+    return state
+
+
+def _wants_to_resume(old: LoopState) -> bool:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return True
+    click.echo(f"There is an unfinished run of this goal: {old.spec.name}, {old.attempts} iterations, {_why(old)}.")
+    answer = click.prompt("Resume it, start a new one, or quit?", type=click.Choice(["resume", "new", "quit"]), default="resume")
+    if answer == "quit":
+        raise click.Abort
+    return bool(answer == "resume")
+
+
+def _why(old: LoopState) -> str:
+    return one_line(f"stopped: {old.stop_reason}" if old.stop_reason else "interrupted", 80)
+
+
+def _asked(old: LoopState, policy: Policy, wish: Wish) -> list[Event]:
+    """What this command asks of the run that is resumed."""
+    changes = {
+        name: getattr(policy, name) for name in LIMIT_FIELDS if getattr(policy, name) != getattr(old.policy, name)
+    }
+    asked: list[Event] = [LimitsChanged(by="cli", changes=changes)] if changes else []
+    return [*asked, ResetRequested(by="cli")] if wish.reset_circuit else asked
+
+
+def _say(line: str) -> None:
+    click.echo(f"untildone: {line}", err=True)

@@ -1,0 +1,213 @@
+"""The stop rules, one by one and against each other."""
+
+from typing import Any
+
+import pytest
+
+from core.run_kit import START, after, completed, done_claim, failed, now_of, started
+from untildone.core import events as ev
+from untildone.core.claims import Claim, Report
+from untildone.core.decide import STOP_RULES, Iterate, Stop, Verify, Wait, decide, interruption, next_look
+from untildone.core.outcome import Evidence, Usage
+from untildone.core.policy import Policy
+from untildone.core.state import LoopState
+from untildone.core.stopping import ENDINGS, Reason
+from untildone.core.trace import AgentReply
+
+IDLE = Evidence(changed=False)
+
+
+def reason_of(state: LoopState, now: float | None = None) -> Reason | None:
+    decision = decide(state, now_of(state) if now is None else now)
+    return decision.reason if isinstance(decision, Stop) else None
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 7])
+def test_max_runs_is_exactly_that_many(wanted: int) -> None:
+    events: list[ev.Event] = []
+    for number in range(1, wanted + 1):
+        state = after(*events, policy=Policy(max_runs=wanted))
+        assert decide(state, now_of(state)) == Iterate(number)
+        events += [started(number), completed(number)]
+    assert reason_of(after(*events, policy=Policy(max_runs=wanted))) is Reason.MAX_RUNS
+
+
+def test_completion_and_a_limit_in_the_same_iteration_is_completion() -> None:
+    policy = Policy(max_runs=1, max_cost_usd=0.05, completion_threshold=1)
+    state = after(started(1), completed(1, claim=done_claim()), policy=policy)
+    assert reason_of(state) is Reason.COMPLETION_SIGNAL
+
+
+def test_a_claim_with_checks_is_verified_first_even_after_a_limit() -> None:
+    state = after(started(1), completed(1, claim=done_claim()), policy=Policy(max_runs=1), checks=("pytest",))
+    assert decide(state, now_of(state)) == Verify(1)
+
+
+def test_checks_that_pass_are_done_and_a_streak_without_them_is_not() -> None:
+    claims = [started(1), completed(1, claim=done_claim()), started(2), completed(2, claim=done_claim())]
+    refused = ev.IterationValidation(iteration_num=2, passed=False, feedback="no")
+    assert isinstance(decide(after(*claims, refused, checks=("c",)), START + 9), Iterate)
+    passed = ev.IterationValidation(iteration_num=2, passed=True)
+    assert reason_of(after(*claims, passed, checks=("c",))) is Reason.VALIDATION_PASSED
+
+
+@pytest.mark.parametrize(("form", "needed"), [("signal", 3), ("block", 2), ("report", 2)])
+def test_weaker_claims_need_longer_streaks(form: str, needed: int) -> None:
+    events: list[ev.Event] = []
+    for number in range(1, needed + 1):
+        assert reason_of(after(*events)) is None
+        events += [started(number), completed(number, claim=done_claim(form))]
+    assert reason_of(after(*events)) is Reason.COMPLETION_SIGNAL
+
+
+def test_a_human_comes_before_success() -> None:
+    passed = ev.IterationValidation(iteration_num=1, passed=True)
+    state = after(started(1), completed(1, claim=done_claim()), passed, ev.StopRequested(by="u"), checks=("c",))
+    assert reason_of(state) is Reason.STOP_REQUESTED
+
+
+def test_a_signal_is_told_apart_from_a_request() -> None:
+    assert reason_of(after(ev.StopRequested(by="terminal", signal="SIGINT"))) is Reason.SHUTDOWN_SIGNAL
+
+
+def test_stop_during_a_pending_claim_stops() -> None:
+    state = after(started(1), completed(1, claim=done_claim()), ev.StopRequested(by="u"), checks=("c",))
+    assert reason_of(state) is Reason.STOP_REQUESTED
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("authentication", Reason.AUTHENTICATION),
+        ("billing", Reason.BILLING),
+        ("model_not_found", Reason.MODEL_NOT_FOUND),
+    ],
+)
+def test_what_only_a_human_can_mend_stops_at_once(fault: str, reason: Reason) -> None:
+    assert reason_of(after(started(1), failed(1, fault))) is reason
+
+
+def test_three_counted_faults_in_a_row_stop() -> None:
+    events = [e for n in (1, 2, 3) for e in (started(n), failed(n, "crash"))]
+    assert reason_of(after(*events[:4])) is None
+    assert reason_of(after(*events)) is Reason.CONSECUTIVE_ERRORS
+
+
+def test_an_outage_longer_than_its_budget_stops_and_a_reply_ends_it() -> None:
+    policy = Policy(max_runs=9, outage_budget=100)
+    out = [started(1), failed(1, "overloaded")]
+    assert reason_of(after(*out, policy=policy), START + 99) is None
+    assert reason_of(after(*out, policy=policy), START + 200) is Reason.OUTAGE
+    reply = AgentReply(iteration_num=1, message_id="m", model="m", usage=Usage(), cost_usd=0.0)
+    assert reason_of(after(*out, started(1, retry=1), reply, policy=policy), START + 200) is None
+
+
+def test_blocked_is_a_stop_of_its_own() -> None:
+    claim = Claim(form="report", report=Report(status="BLOCKED", recommendation="need a key"))
+    state = after(started(1), completed(1, claim=claim))
+    assert decide(state, now_of(state)) == Stop(Reason.BLOCKED, "need a key")
+
+
+def test_denied_again_and_again_lists_what_was_denied() -> None:
+    denied = Evidence(denials=("Bash(rm -rf /)",))
+    state = after(started(1), completed(1, evidence=denied), started(2), completed(2, evidence=denied))
+    assert decide(state, now_of(state)) == Stop(Reason.PERMISSION_DENIED, "denied: Bash(rm -rf /)")
+
+
+def test_three_idle_iterations_open_the_breaker() -> None:
+    events = [e for n in (1, 2, 3) for e in (started(n), completed(n, evidence=IDLE))]
+    assert reason_of(after(*events[:4])) is None
+    assert reason_of(after(*events)) is Reason.CIRCUIT_OPEN
+
+
+def test_an_open_breaker_can_wait_for_its_cooldown_instead() -> None:
+    policy = Policy(max_runs=9, breaker_auto_reset=True, breaker_cooldown=60)
+    events = [e for n in (1, 2, 3) for e in (started(n), completed(n, evidence=IDLE))]
+    state = after(*events, policy=policy)
+    wait = decide(state, now_of(state))
+    assert isinstance(wait, Wait)
+    assert wait.cause == "circuit_open"
+    assert wait.until is not None
+    assert isinstance(decide(state, wait.until + 1), Iterate)
+
+
+def test_no_limit_survives_a_raise() -> None:
+    state = after(started(1), completed(1), policy=Policy(max_runs=1))
+    assert reason_of(state) is Reason.MAX_RUNS
+    raised = after(
+        started(1), completed(1), ev.LimitsChanged(by="u", changes={"max_runs": 2}), policy=Policy(max_runs=1)
+    )
+    assert decide(raised, now_of(raised)) == Iterate(2)
+
+
+def test_a_pause_waits_for_a_human() -> None:
+    assert decide(after(ev.PauseRequested(by="u")), START + 9) == Wait(None, "paused")
+    assert isinstance(decide(after(ev.PauseRequested(by="u"), ev.ResumeRequested(by="u")), START + 9), Iterate)
+
+
+def test_a_wait_that_would_pass_the_deadline_stops_now() -> None:
+    policy = Policy(deadline=START + 100)
+    state = after(started(1), failed(1, "usage_limit", retry_at=START + 500), policy=policy)
+    assert reason_of(state) is Reason.DEADLINE
+    state = after(started(1), failed(1, "usage_limit", retry_at=START + 500), policy=Policy(max_duration=100))
+    assert reason_of(state) is Reason.MAX_DURATION
+
+
+def test_the_call_window_waits_and_slides() -> None:
+    policy = Policy(max_runs=9, max_calls_per_hour=2)
+    events = [e for n in (1, 2) for e in (started(n), completed(n))]
+    state = after(*events, policy=policy)
+    wait = decide(state, now_of(state))
+    assert wait == Wait(START + 3 + 3600, "calls_per_hour")
+    assert isinstance(decide(state, START + 3 + 3601), Iterate)
+
+
+def test_resume_mode_goes_on_in_the_last_session_until_it_expires() -> None:
+    policy = Policy(max_runs=9, session="resume", session_expiry=100)
+    state = after(started(1), completed(1, session_id="s1"), policy=policy)
+    assert decide(state, now_of(state)) == Iterate(2, 0, "s1")
+    assert decide(state, START + 500) == Iterate(2, 0, None)
+
+
+def _open(policy: Policy, *more: ev.Event) -> LoopState:
+    return after(started(1), *more, policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "fault"),
+    [
+        ({}, [ev.StopRequested(by="u")], "stopped"),
+        ({}, [ev.StopRequested(by="u", after_iteration=True)], None),
+        ({}, [ev.PauseRequested(by="u")], "paused"),
+        ({}, [ev.MessageReceived(by="u", content="now!", urgent=True)], "steered"),
+        ({}, [ev.MessageReceived(by="u", content="later")], None),
+        (
+            {"max_cost_usd": 1.0},
+            [AgentReply(iteration_num=1, message_id="m", model="m", usage=Usage(), cost_usd=1.6)],
+            "limit_reached",
+        ),
+        (
+            {"max_tokens": 5},
+            [AgentReply(iteration_num=1, message_id="m", model="m", usage=Usage(9), cost_usd=0.0)],
+            "limit_reached",
+        ),
+        ({"max_runs": 1}, [], None),
+        ({"iteration_timeout": 0.5}, [], "timeout"),
+        ({"deadline": START + 3}, [], "limit_reached"),
+    ],
+)
+def test_what_interrupts_a_running_iteration(policy: dict[str, Any], more: list[ev.Event], fault: str | None) -> None:
+    state = _open(Policy(**policy), *more)
+    cut = interruption(state, now_of(state) + 1)
+    assert (cut.name if cut else None) == fault
+
+
+def test_the_clock_is_looked_at_in_time() -> None:
+    state = _open(Policy(deadline=START + 50, iteration_timeout=20))
+    assert next_look(state, START + 3) == pytest.approx(20.0)
+    assert next_look(_open(Policy(max_runs=1)), START) is None
+
+
+def test_every_reason_has_an_ending_and_a_rule() -> None:
+    assert set(ENDINGS) == set(Reason)
+    assert {rule.reason for rule in STOP_RULES} == set(Reason) - {Reason.INTERNAL_ERROR}
