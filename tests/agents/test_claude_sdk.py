@@ -54,9 +54,11 @@ def first_user_blocks(request: RecordedRequest) -> list[str]:
 def as_seen(request: RecordedRequest) -> dict[str, Any]:
     """Return everything the model is shown, except the billing header and the loop's own tool."""
     body = request.body
+    # A process that takes many prompts gives background commands half an hour by default, not ten minutes.
+    tools = json.loads(json.dumps(body["tools"]).replace("(default 1800000", "(default 600000"))
     return {
         "system": body["system"][1:],
-        "tools": [tool for tool in body["tools"] if tool["name"] != REPORT_TOOL],
+        "tools": {tool["name"]: tool for tool in tools if tool["name"] != REPORT_TOOL},
         "first": first_user_blocks(request),
         "rest": body["messages"][1:],
         "model": body["model"],

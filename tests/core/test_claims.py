@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from untildone.core import claims
 from untildone.core.claims import (
-    REPORT_SCHEMA,
     Claim,
     Form,
     Report,
     read_claim,
-    report_from,
     says_blocked,
     says_done,
     status_instructions,
@@ -132,7 +130,7 @@ def test_what_is_no_complete_block(text: str) -> None:
 
 
 def test_the_instructions_are_no_claim_even_when_quoted_line_by_line() -> None:
-    assert BLOCK.split("\n")[0] in status_instructions(SIGNAL)
+    assert BLOCK.partition("\n")[0] in status_instructions(SIGNAL)
     assert all(read(line).form == "none" for line in status_instructions(SIGNAL).split("\n"))
 
 
@@ -195,99 +193,6 @@ def test_a_concrete_block_echoed_with_the_prompt_does_not_count_but_the_same_blo
     assert done(read(BLOCK, prompt=prompt))
 
 
-# --- the signal ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        SIGNAL,
-        f"All tests pass.\n\n{SIGNAL}\n",
-        f"All done\r\n  {SIGNAL}  \r\n",
-        f"**{SIGNAL}**",
-        f"`{SIGNAL}`",
-        f"Here is the completion signal:\n\n{SIGNAL}",
-        f"I did not find anything else to do.\n{SIGNAL}",
-        f"<promise>{SIGNAL}</promise>",
-        f"Done! <promise>{SIGNAL}</promise>",
-        f"Tests pass after the fix. <done> {SIGNAL} </done>",
-        f"<promise>\n{SIGNAL}\n</promise>",
-        f"```\npytest -q\n```\n{SIGNAL}",
-        f"I said earlier: I will output {SIGNAL} when done.\nNow it is.\n\n{SIGNAL}",
-    ],
-)
-def test_a_signal_that_is_said(text: str) -> None:
-    claim = read(text)
-    assert claim.form == "signal"
-    assert done(claim)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"I will not output {SIGNAL} yet.",
-        f"not yet: {SIGNAL}",
-        f"I will not output:\n{SIGNAL}",
-        f"I can't say\n{SIGNAL}\nbecause two tests fail.",
-        f"I won\u2019t write\n{SIGNAL}",
-        f"When everything passes I will output:\n\n{SIGNAL}",
-        f"The phrase\n{SIGNAL}\nmeans that all is done.",
-        f"> {SIGNAL}",
-        f"> You asked for\n{SIGNAL}",
-        f"```\n{SIGNAL}\n```",
-        f"~~~text\n{SIGNAL}\n~~~",
-        f"Log:\n```\nstill running\n{SIGNAL}",
-        f'You want me to say "{SIGNAL}" at the end.',
-        f'"{SIGNAL}"',
-        f"- {SIGNAL}",
-        f"I will not output <promise>{SIGNAL}</promise>",
-        f"I am not done. <promise>{SIGNAL}</promise>",
-        f"Later I say <promise>{SIGNAL}</promise>",
-        f"<promise>{SIGNAL}</promise> is what I say at the end",
-        f"<code>{SIGNAL}</code>",
-        f"<example>\n{SIGNAL}\n</example>",
-        f"<promise>{SIGNAL}</done>",
-        f"<promise>almost {SIGNAL}</promise>",
-        SIGNAL.lower(),
-        f"{SIGNAL}_NOT",
-        f"{SIGNAL} {SIGNAL}",
-        "",
-    ],
-)
-def test_a_signal_that_is_not_said(text: str) -> None:
-    claim = read(text)
-    assert (claim.form, claim.signal) == ("none", False)
-    assert not done(claim)
-
-
-def test_a_signal_in_an_echo_of_the_prompt_does_not_count() -> None:
-    prompt = f"Fix the bug.\nWhen the ENTIRE goal is reached, print:\n{SIGNAL}\nand nothing after it.\n"
-    assert not read(prompt, prompt=prompt).signal
-    lead = f"The rules:\nPrint this phrase as a last line\n{SIGNAL}"
-    assert read(lead).signal
-    assert not read(lead, prompt=f"x\nPrint this phrase as a last line\n\n{SIGNAL}\n").signal
-    assert read(f"The bug is fixed.\n{SIGNAL}", prompt=prompt).signal
-
-
-@pytest.mark.parametrize(
-    ("text", "substring", "any_case"),
-    [
-        (f"I will not output {SIGNAL} yet.", True, True),
-        (f"> `x{SIGNAL}x`", True, True),
-        (SIGNAL.lower(), False, True),
-        ("nothing", False, False),
-    ],
-)
-def test_the_older_ways_of_matching_are_plain(text: str, substring: bool, any_case: bool) -> None:  # noqa: FBT001 -- table
-    assert read(text, match="substring").signal is substring
-    assert read(text, match="substring_any_case").signal is any_case
-
-
-@pytest.mark.parametrize("match", ["line", "substring", "substring_any_case"])
-def test_an_empty_signal_is_never_said(match: str) -> None:
-    assert not read_claim("\n\nwords\n", None, signal=" ", match=match).signal
-
-
 # --- which form wins, and what it means ----------------------------------------------------------
 
 
@@ -315,7 +220,7 @@ def test_the_strongest_form_decides() -> None:
         ("none", None, False),
     ],
 )
-def test_plain_completion(form: Form, report: Report | None, expected: bool) -> None:  # noqa: FBT001 -- table
+def test_plain_completion(form: Form, report: Report | None, expected: bool) -> None:
     assert done(Claim(form=form, report=report)) is expected
 
 
@@ -334,7 +239,7 @@ def test_plain_completion(form: Form, report: Report | None, expected: bool) -> 
         (Claim(indicators=9), False),
     ],
 )
-def test_strict_completion(claim: Claim, expected: bool) -> None:  # noqa: FBT001 -- table
+def test_strict_completion(claim: Claim, expected: bool) -> None:
     assert says_done(claim, strict=True, indicator_threshold=2) is expected
 
 
@@ -407,90 +312,6 @@ def test_a_message_that_does_not_end_by_asking_or_has_a_status(text: str) -> Non
     assert not read(text).question
 
 
-# --- the report tool -----------------------------------------------------------------------------
-
-
-def test_the_schema_has_exactly_the_fields_of_a_report() -> None:
-    properties = REPORT_SCHEMA["properties"]
-    assert isinstance(properties, dict)
-    assert list(properties) == list(Report.__dataclass_fields__)
-    assert all(value["description"] for value in properties.values())
-    assert REPORT_SCHEMA["required"] == ["status", "exit_signal"]
-    assert REPORT_SCHEMA["additionalProperties"] is False
-
-
-def test_a_report_is_read() -> None:
-    data = {
-        "status": "complete",
-        "exit_signal": True,
-        "tasks_completed": 2,
-        "files_modified": 4.0,
-        "tests_status": "PASSING",
-        "work_type": "refactoring",
-        "summary": "one\nline",
-        "recommendation": "next",
-        "assumptions": ["a", "", 3, "b"],
-        "questions": "why?",
-    }
-    assert report_from(data) == Report(
-        status="COMPLETE",
-        exit_signal=True,
-        tasks_completed=2,
-        files_modified=4,
-        tests_status="PASSING",
-        work_type="REFACTORING",
-        summary="one line",
-        recommendation="next",
-        assumptions=("a", "b"),
-        questions=("why?",),
-    )
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(True, True), (False, False), ("TRUE", True), ("false", False), (1, None), ("yes", None)]
-)
-def test_the_exit_signal_must_be_a_truth_value(value: object, expected: bool | None) -> None:  # noqa: FBT001 -- table
-    assert report_from({"exit_signal": value}).exit_signal is expected
-
-
-@pytest.mark.parametrize("value", [-1, True, float("nan"), float("inf"), float("-inf"), "x", None, [], "-1", "٣"])
-def test_a_wrong_count_is_zero(value: object) -> None:
-    assert report_from({"tasks_completed": value}).tasks_completed == 0
-
-
-def test_a_report_is_capped_and_cleaned() -> None:
-    report = report_from(
-        {
-            "summary": "s" * 9999,
-            "recommendation": "\x1b[31mred\x00\ud800\x9b",
-            "questions": ["q" * 9999] * 99,
-            "files_modified": 10**30,
-        }
-    )
-    assert len(report.summary) == 2000
-    assert report.recommendation == "[31mred?"
-    assert [len(question) for question in report.questions] == [2000] * 20
-    assert report.files_modified == claims.COUNT_CAP
-
-
-json_like = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text("aZ0_ \n\x00\x1b\ud800<|:é", max_size=30),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from("ab"), inner, max_size=3),
-    max_leaves=10,
-)
-
-
-@unhurried
-@given(st.dictionaries(st.sampled_from([*Report.__dataclass_fields__, "other"]), json_like))
-def test_any_report_can_be_read(data: dict[str, object]) -> None:
-    report = report_from(data)
-    assert report.status in claims.STATUSES
-    assert report.tests_status in claims.TESTS_STATUSES
-    assert report.work_type in claims.WORK_TYPES
-    assert 0 <= report.tasks_completed <= claims.COUNT_CAP
-    report.summary.encode()
-
-
 # --- hostile text --------------------------------------------------------------------------------
 
 pieces = st.sampled_from(
@@ -523,7 +344,8 @@ def test_reading_never_fails_and_never_invents(parts: list[str], prompt: list[st
 @pytest.mark.parametrize(
     "piece",
     [
-        " RALPH_STATUS:\n", "RALPH_STATUS:\n STATUS: COMPLETE\n", "---LOOP_STATUS---\n", f"{BLOCK}\n", "`", "*_`~ ", "\n",
+        " RALPH_STATUS:\n", "RALPH_STATUS:\n STATUS: COMPLETE\n", "---LOOP_STATUS---\n", f"{BLOCK}\n",
+        "`", "*_`~ ", "\n",
         "STATUS: " + "A" * 1000 + "\n", f"{SIGNAL}\nx\n", f"<promise>{SIGNAL} ", "<a>", "should i ", "~~~\n```\n",
     ],
 )  # fmt: skip

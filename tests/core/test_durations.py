@@ -73,7 +73,7 @@ def test_the_next_time_the_clock_shows_it(text: str, offset: int, after: float) 
     assert next_clock(text, NOON_UTC, offset) == NOON_UTC + after
 
 
-@pytest.mark.parametrize("text", ["24:00", "12:60", "12", "12:5", "noon", "", "-1:00", "12:00:60", "12:00 pm", "١٢:٠٠"])
+@pytest.mark.parametrize("text", ["24:00", "12:60", "12", "12:5", "noon", "", "-1:00", "12:00:60", "12:00 pm", "١٢:00"])
 def test_no_time_of_day(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time of day: write it like 07:30"):
         next_clock(text, NOON_UTC, 0)

@@ -43,9 +43,10 @@ def test_a_running_iteration_counts_its_replies_and_the_close_replaces_them() ->
 
 
 def test_unknown_cost_is_unknown_and_what_was_seen_is_kept() -> None:
-    state = after(started(1), _reply(), completed(1, cost_usd=None))
-    assert state.spend.unknown_costs == 1
-    assert state.spent_usd == pytest.approx(0.5)
+    assert after(started(1), completed(1, cost_usd=None)).spend.unknown_costs == 1
+    assert after(started(1), _reply(cost=None), completed(1, cost_usd=None)).spend.unknown_costs == 1
+    seen = after(started(1), _reply(), completed(1, cost_usd=None)).spend
+    assert (seen.cost_usd, seen.unknown_costs) == (0.5, 0)
 
 
 def test_a_reply_cut_in_mid_air_is_an_estimate() -> None:

@@ -59,7 +59,8 @@ def test_different_errors_have_different_names(one: str, other: str) -> None:
     "text",
     [
         "", "all good", "0 errors, 0 failed", "no errors", "No error found", "without errors", "errors: 0", "errors=0",
-        "I improved the error handling", "error-handling", "error handler", "error messages", "error-free", "error_count=0",
+        "I improved the error handling", "error-handling", "error handler", "error messages", "error-free",
+        "error_count=0",
         "any errors?",
     ],
 )  # fmt: skip

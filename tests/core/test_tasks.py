@@ -84,7 +84,7 @@ def test_an_optional_section_ends_at_the_next_heading_of_its_level_or_above() ->
         ("", False),
     ],
 )
-def test_all_done(text: str, expected: bool) -> None:  # noqa: FBT001 -- table
+def test_all_done(text: str, expected: bool) -> None:
     assert all_done(read_tasks(text)) is expected
 
 

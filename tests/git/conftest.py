@@ -21,10 +21,8 @@ class Project:
     path: Path
 
     def git(self, *args: str) -> str:
-        done = subprocess.run(
-            ["git", *args], cwd=self.path, capture_output=True, encoding="utf-8", errors="surrogateescape", check=True, timeout=30,
-        )  # fmt: skip
-        return done.stdout.rstrip("\n")
+        done = subprocess.run(["git", *args], cwd=self.path, capture_output=True, check=True, timeout=30)
+        return os.fsdecode(done.stdout).rstrip("\n")
 
     def write(self, name: str, text: str = "text\n") -> Path:
         place = self.path / name

@@ -23,6 +23,13 @@ async def test_a_failure_is_one_line_that_names_command_folder_and_cause(repo):
     assert str(caught.value) == f"git switch failed in {repo.path}: fatal: invalid reference: no-such-branch"
 
 
+async def test_a_folder_of_another_owner_names_the_fix(repo):
+    with pytest.raises(WorkspaceError) as caught:
+        await git(["status"], cwd=repo.path, env={"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"})
+    assert "dubious ownership" in str(caught.value)
+    assert str(caught.value).endswith(f"; run `git config --global --add safe.directory {repo.path}`")
+
+
 async def test_inherited_variables_do_not_lead_to_another_repository(repo, tmp_path, monkeypatch):
     for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
@@ -38,6 +45,12 @@ async def test_missing_git_names_the_install_command(repo, monkeypatch, tmp_path
 async def test_missing_folder_is_not_taken_for_missing_git(tmp_path):
     with pytest.raises(WorkspaceError, match=r"cannot work in .*gone"):
         await git(["status"], cwd=tmp_path / "gone")
+
+
+async def test_a_full_disk_is_one_clear_line(repo, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(repo.path / "no-such-place"))
+    with pytest.raises(WorkspaceError, match=r"git status cannot run in .*: No such file"):
+        await git(["-c", "a.b=c", "status"], cwd=repo.path)
 
 
 async def test_stdin_reaches_git(repo):
@@ -61,12 +74,12 @@ async def test_too_late_ends_the_hook_too_and_leaves_no_lock(repo):
     with pytest.raises(WorkspaceError, match=r"git commit did not end within 1 s"):
         await git(["commit", "-q", "-m", "x"], cwd=repo.path, timeout=1)
     pid = int((repo.path / ".git/hook-pid").read_text())
-    assert not _alive(pid)
+    await _until_dead(pid)
     assert not (repo.path / ".git/index.lock").exists()
 
 
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+async def _until_dead(pid: int) -> None:
+    stat = Path(f"/proc/{pid}/stat")
+    async with asyncio.timeout(10):
+        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            await asyncio.sleep(0.01)

@@ -322,9 +322,13 @@ async def test_observing_a_large_repository_costs_about_one_git_status(repo, ope
         await workspace.observe()
         return time.perf_counter() - started
 
-    print([(await observed(), plainly()) for _ in range(15)])
-    pairs = [(await observed(), plainly()) for _ in range(15)]
-    assert min(ours for ours, _ in pairs) <= 2 * min(theirs for _, theirs in pairs)
+    # Others use this machine too: the best of many tries counts, and trying ends once it is good enough.
+    ours, theirs = await observed(), plainly()
+    for _ in range(100):
+        if ours <= 1.5 * theirs:
+            break
+        ours, theirs = min(ours, await observed()), min(theirs, plainly())
+    assert ours <= 2 * theirs
 
 
 # --- a plain folder --------------------------------------------------------------------------------

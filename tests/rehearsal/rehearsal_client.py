@@ -14,7 +14,7 @@ from untildone.rehearsal.model import ScriptedModel
 TOOLS = [{"name": "Bash", "input_schema": {"type": "object"}}]
 
 
-def body(*said: str, session: str = "", **more: Any) -> dict[str, Any]:
+def body(*said: str, **more: Any) -> dict[str, Any]:
     """A main request: user and assistant take turns, the user first."""
     roles = ("user", "assistant")
     messages = [{"role": roles[index % 2], "content": text} for index, text in enumerate(said)]
@@ -70,7 +70,7 @@ def ask(
 
 
 def bundled_claude() -> str:
-    import claude_agent_sdk  # noqa: PLC0415 heavy, and only the tests with the real program need it
+    import claude_agent_sdk
 
     return str(Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude")
 

@@ -28,14 +28,6 @@ def talk(request: dict[str, Any]) -> bytes:
     return b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(data), data)
 
 
-def await_lines(model: ScriptedModel, count: int) -> tuple[LedgerLine, ...]:
-    deadline = time.monotonic() + 10
-    while len(model.ledger.lines) < count:
-        assert time.monotonic() < deadline, "the ledger line did not come"
-        time.sleep(0.005)
-    return model.ledger.lines
-
-
 def test_a_plain_answer() -> None:
     reply = Reply(text="hello", input_tokens=5, output_tokens=6, cache_read_tokens=7, cache_write_tokens=8)
     with ScriptedModel(script(reply)) as model:
@@ -66,7 +58,8 @@ def test_the_stream_has_the_form_of_the_api() -> None:
         "content_block_start", "content_block_stop",
         "message_delta", "message_stop",
     ]  # fmt: skip
-    assert events[0]["message"]["usage"]["input_tokens"] == 9
+    begun = events[0]["message"]["usage"]
+    assert (begun["input_tokens"], begun["output_tokens"]) == (9, 1)
     assert events[-2]["usage"] == {"output_tokens": 4}
     assert events[-2]["delta"]["stop_reason"] == "tool_use"
     assert _assembled(events) == [_without_id(block) for block in whole["content"]]
@@ -131,7 +124,7 @@ def test_a_client_that_leaves_in_mid_stream_is_noticed() -> None:
         with socket.create_connection(("127.0.0.1", model.port)) as client:
             client.sendall(talk(body("hi", stream=True)))
             assert client.recv(100).startswith(b"HTTP/1.1 200 OK")
-        (line,) = await_lines(model, 1)
+        (line,) = model.ledger.wait_for(1)
         assert model.ledger.cut() == (line,)
         assert 0 <= line.output_tokens < 500
 
@@ -141,7 +134,7 @@ def test_a_client_that_leaves_before_the_first_byte_is_noticed() -> None:
         with socket.create_connection(("127.0.0.1", model.port)) as client:
             client.sendall(talk(body("hi", stream=True)))
             model.wait_for_request(1)
-        (line,) = await_lines(model, 1)
+        (line,) = model.ledger.wait_for(1)
         assert (line.complete, line.status, line.output_tokens) == (False, 200, 0)
 
 
@@ -161,7 +154,8 @@ def test_closing_drops_what_is_under_way_and_books_it() -> None:
     model.close()
     waiting.join(timeout=10)
     assert not waiting.is_alive()
-    assert len(failures) == 1
+    (failure,) = failures
+    assert isinstance(failure, ConnectionResetError)
     assert [line.complete for line in model.ledger.lines] == [False]
     model.close()
 
@@ -261,6 +255,8 @@ def test_only_this_machine_can_reach_it() -> None:
 
 def test_the_ledger_as_json() -> None:
     with ScriptedModel(script(Reply(text="a"))) as model:
+        with pytest.raises(TimeoutError, match="0 of 1 ledger lines came"):
+            model.ledger.wait_for(1, timeout=0.01)
         ask(model, body("hi"))
         (entry,) = json.loads(model.ledger.to_json())
     assert set(entry) == set(LedgerLine.__dataclass_fields__)

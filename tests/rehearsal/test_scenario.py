@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from untildone.core.claims import read_claim, says_done
+from untildone.core.policy import COMPLETION_SIGNAL
 from untildone.errors import ConfigError
 from untildone.rehearsal.scenario import (
     SCENARIOS,
@@ -143,6 +145,24 @@ def test_the_shipped_scenarios_load_and_are_documented() -> None:
         assert scenario.name == name
         assert scenario.title
         assert f"| `{name}` |" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("done", [True, True]),
+        ("lying", [False] * 7),
+        ("story", [False, True, True]),
+        ("stuck", [False]),
+        ("expensive", [False]),
+        ("trivial", [False]),
+    ],
+)
+def test_the_shipped_scenarios_claim_what_they_say(name: str, claims: list[bool]) -> None:
+    scenario = shipped_scenario(name)
+    finals = [group[-1].text for group in scenario.iterations or (scenario.replies,)]
+    read = [read_claim(text, None, signal=COMPLETION_SIGNAL) for text in finals]
+    assert [says_done(claim, strict=False, indicator_threshold=2) for claim in read] == claims
 
 
 def test_an_unknown_scenario_is_answered_with_the_known_ones() -> None:

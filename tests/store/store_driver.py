@@ -73,11 +73,23 @@ async def unprivileged(log: SqliteLog) -> None:
     say("opened")
 
 
+async def make(log: SqliteLog) -> None:
+    """Make each store named on stdin, in step with others who do the same."""
+    say("ready")
+    for line in sys.stdin:
+        try:
+            await SqliteLog(Path(line.strip()), Fixed()).close()
+            say("made")
+        except StoreError as error:
+            say(error)
+
+
 VERBS: dict[str, Callable[..., Awaitable[None]]] = {
     "hold": hold,
     "append": append,
     "pairs": pairs,
     "full_disk": full_disk,
+    "make": make,
     "unprivileged": unprivileged,
 }
 

@@ -244,6 +244,14 @@ async def test_following_gives_what_is_there_and_then_what_comes(open_log: OpenL
     assert (await coming).seq == 4
 
 
+async def test_following_gives_a_long_past_without_waiting_for_news(open_log: OpenLog, tmp_path: Path) -> None:
+    log = open_log()
+    await begin(log, tmp_path)
+    await log.append("r1", [says("x")] * 1700)
+    records = log.follow("r1", trace=True)
+    assert [(await next_of(records)).seq for _ in range(1700)] == list(range(1, 1701))
+
+
 async def test_following_control_events_passes_over_trace(open_log: OpenLog, tmp_path: Path) -> None:
     log = open_log()
     await begin(log, tmp_path)

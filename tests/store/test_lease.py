@@ -1,11 +1,13 @@
 """A run has one driver: whoever dies gives it up, whoever is merely stopped does not."""
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
 import signal
 from asyncio.subprocess import Process
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,31 +83,43 @@ async def test_a_driver_whose_locks_were_deleted_is_fenced_off(
     assert [(row.status, row.alive) for row in await new_log.runs()] == [("running", True)]
 
 
-async def test_asking_who_is_alive_disturbs_neither_holders_nor_those_who_take_a_lease(
-    open_sqlite: OpenSqlite, tmp_path: Path
+@pytest.fixture
+def question(db: Path) -> Iterator[int]:
+    """Someone is just asking whether run r1 is alive: an open, shared lock."""
+    path = db.parent / "locks" / "r1.lock"
+    path.parent.mkdir(parents=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    yield fd
+    os.close(fd)
+
+
+async def test_a_driver_that_starts_while_someone_asks_waits_for_the_answer(
+    open_sqlite: OpenSqlite, tmp_path: Path, question: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pauses: list[float] = []
+
+    def answered(seconds: float) -> None:
+        pauses.append(seconds)
+        fcntl.flock(question, fcntl.LOCK_UN)
+
+    monkeypatch.setattr("untildone.store.lease.time.sleep", answered)
+    assert (await begin(open_sqlite(), tmp_path)).token == 1
+    assert len(pauses) == 1
+
+
+async def test_two_who_ask_do_not_take_each_other_for_the_driver(db: Path, question: int) -> None:
+    assert Locks(db.parent / "locks").holder("r1") is None
+
+
+async def test_asking_does_not_disturb_the_driver(open_sqlite: OpenSqlite, tmp_path: Path) -> None:
     log, other = open_sqlite(), open_sqlite()
-    asking = True
-
-    def ask() -> int:
-        asked = 0
-        locks = Locks(log._locks._directory)
-        while asking:
-            locks.holder("r1")
-            asked += 1
-        return asked
-
     lease = await begin(log, tmp_path)
-    question = asyncio.get_running_loop().run_in_executor(None, ask)
-    try:
-        for _ in range(8):
-            with pytest.raises(RunBusy):
-                other._locks.take("r1", name="n", folder=str(tmp_path), now=0.0)
-            await log.release(lease, status="suspended")
-            lease = await begin(log, tmp_path)
-    finally:
-        asking = False
-    assert await question > 8
+    for _ in range(3):
+        assert [row.alive for row in await other.runs()] == [True]
+    with pytest.raises(RunBusy):
+        await begin(other, tmp_path)
+    await log.append("r1", [asks("still here")], lease=lease)
 
 
 async def test_the_lock_files_say_who_holds_them(open_sqlite: OpenSqlite, tmp_path: Path, db: Path) -> None:

@@ -1,12 +1,10 @@
 """The database file: made, migrated, and every trouble with it said in one line."""
 
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import pytest
-from store_kit import TIMEOUT, OpenSqlite, StartDriver, Ticks, asks, begin, line_of
+from store_kit import OpenSqlite, StartDriver, Ticks, asks, begin, line_of
 
 from untildone.errors import StoreError
 from untildone.store import schema
@@ -131,14 +129,12 @@ def test_an_empty_file_left_by_a_crash_is_used(db: Path) -> None:
     assert db.stat().st_size > 0
 
 
-def test_many_may_make_the_store_at_the_same_moment(tmp_path: Path) -> None:
-    crowd, rounds = 8, 10
-    start = Barrier(crowd)
-
-    def open_all(_: int) -> None:
-        for number in range(rounds):
-            start.wait(TIMEOUT)
-            open_database(tmp_path / str(number) / "untildone.db").close()
-
-    with ThreadPoolExecutor(crowd) as pool:
-        assert list(pool.map(open_all, range(crowd))) == [None] * crowd
+@pytest.mark.anyio
+async def test_many_processes_may_make_a_store_at_the_same_moment(start_driver: StartDriver, tmp_path: Path) -> None:
+    crowd = [await start_driver("make") for _ in range(6)]
+    assert [await line_of(process) for process in crowd] == ["ready"] * 6
+    for number in range(40):
+        for process in crowd:
+            assert process.stdin is not None
+            process.stdin.write(f"{tmp_path / str(number) / 'untildone.db'}\n".encode())
+        assert [await line_of(process) for process in crowd] == ["made"] * 6

@@ -219,7 +219,7 @@ async def test_a_follower_of_the_same_process_does_not_wait_for_a_poll(
     await records.aclose()
 
 
-async def test_many_processes_may_make_the_store_at_the_same_moment(
+async def test_many_drivers_share_a_store_each_with_its_own_run(
     start_driver: StartDriver, open_sqlite: OpenSqlite, tmp_path: Path
 ) -> None:
     drivers = [await start_driver("hold", f"r{n}", str(tmp_path / str(n))) for n in range(6)]

@@ -236,9 +236,8 @@ def _fence_fits(fence: float | None, left: float | None) -> bool:
 
 def _booked(outcome: Outcome, before: Outcome) -> Outcome:
     """Add what was spent in the old conversation after its iteration had been closed: no reply may be lost."""
-    if not before.cost_usd:
-        return outcome
-    cost = None if outcome.cost_usd is None else outcome.cost_usd + before.cost_usd
+    known = outcome.cost_usd is not None and before.cost_usd is not None
+    cost = (outcome.cost_usd or 0.0) + (before.cost_usd or 0.0) if known else None
     return replace(outcome, cost_usd=cost, usage=outcome.usage + before.usage)
 
 

@@ -61,7 +61,7 @@ class Conversation:
         self._books = Books(iteration_num, baseline_usd=baseline_usd)
         self._trouble = Trouble()
         self._result: Line | None = None
-        self._state: str | None = None
+        self._in_turn = True
         self._settled = False
         self._num_turns = 0
         self._final_id: str | None = None
@@ -85,13 +85,17 @@ class Conversation:
 
     @property
     def resting(self) -> bool:
-        """The agent has had its last word, unless a background task that still runs wakes it."""
-        return self.result_seen and self._state in {None, "idle"}
+        """The agent has had its last word, unless a background task that still runs wakes it.
+
+        Judged by turns: in print mode the session state stays `running` while any task lives.
+        """
+        return self.result_seen and not self._in_turn
 
     def feed(self, line: Parsed) -> list[Event]:
         """Take a line in; returns the events to tell, in order."""
         if isinstance(line, Malformed):
             error = f"{line.error}: {line.preview}" if line.preview else line.error
+            self._trouble.unreadable(error)
             return [AgentStreamError(iteration_num=self._iteration_num, error=error)]
         handle = self._HANDLERS.get(line.type) if isinstance(line.type, str) else None
         return handle(self, line) if handle else []
@@ -139,6 +143,7 @@ class Conversation:
 
     def _on_init(self, line: Line) -> list[Event]:
         """Comes once per turn; only a new session is news."""
+        self._in_turn = True
         session_id = _text(line.session_id)
         self.model = _text(line.model) or self.model
         self._cwd = self._cwd or _text(line.cwd)
@@ -160,8 +165,7 @@ class Conversation:
 
     def _track_state(self, subtype: str, data: dict[str, Any]) -> None:
         if subtype == "session_state_changed":
-            self._state = _text(data.get("state")) or None
-            self._settled = self._state == "idle"
+            self._settled = data.get("state") == "idle"
         elif subtype == "background_tasks_changed":
             self._settled = False
             tasks = data.get("tasks")
@@ -191,11 +195,10 @@ class Conversation:
                 name = _text(_get(message, "id")) or message_id or ""
                 return self._books.start(name, model, _get(message, "usage"))
             case "message_delta":
+                # Not `message_stop`: that one is sent for a reply cut in mid-air too.
                 self._books.progress(message_id, event.get("usage"))
                 ended = _get(event.get("delta"), "stop_reason") is not None
                 return self._books.finish(message_id) if ended else []
-            case "message_stop":
-                return self._books.finish(message_id)
             case _:
                 return []
 
@@ -294,7 +297,7 @@ class Conversation:
 
     def _on_result(self, line: Line) -> list[Event]:
         """There can be several: a background task that ends starts a turn by itself."""
-        self._result = line
+        self._result, self._in_turn = line, False
         self.result_seen = self.result_seen or _get(line.origin, "kind") != "task-notification"
         self.session_id = self.session_id or _text(line.session_id) or None
         self._num_turns += count(line.num_turns)

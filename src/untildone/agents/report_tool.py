@@ -47,7 +47,8 @@ class Reminders:
         if self.reported or self.asked or self._claims(given):
             return {}
         self.asked = True
-        return {"decision": "block", "reason": REMINDER}
+        # A plain block would tell it twice, once of them as an error.
+        return {"hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": REMINDER}}
 
     async def on_compaction(self, _given: Any, _tool_use_id: str | None, _context: Any) -> dict[str, Any]:
         """Say the rules again when the conversation was cut down to a summary."""
@@ -62,7 +63,7 @@ class Reminders:
 
 def sdk_options(reminders: Reminders) -> "ClaudeAgentOptions":
     """Return what the SDK must serve: the tool and the hooks. Everything else is said on the command line."""
-    from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, create_sdk_mcp_server, tool  # noqa: PLC0415 - slow
+    from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, create_sdk_mcp_server, tool
 
     report = tool("report", DESCRIPTION, dict(REPORT_SCHEMA))(reminders.on_report)
     # Typed loosely: the SDK's types leave out SessionStart, which it passes on like any other event.

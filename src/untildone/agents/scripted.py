@@ -47,7 +47,7 @@ class ScriptedAgent:
         for event in step.events:
             await tell(event)
         if await self._is_cut_within(step.delay):
-            return Outcome(interrupted=True)
+            return Outcome(interrupted=True, cost_usd=None)  # what was told is what it cost
         outcome = step.outcome if isinstance(step.outcome, Outcome) else step.outcome(order)
         if outcome.session_id is not None:
             await tell(AgentSession(iteration_num=order.iteration_num, session_id=outcome.session_id))

@@ -17,7 +17,7 @@ _LARGE = 16 << 10
 _LONGEST_ESCAPE = len(r"\ud83d\ude00")
 
 # Text and tool input arrive again, whole, in the assistant line: their deltas need no decoding at all.
-_UNNEEDED = (b'{"type":"stream_event","event":{"type":"content_block_', b'{"type":"transcript_mirror"')
+_UNNEEDED = (b'{"type":"stream_event","event":{"type":"content_block_', b'{"type":"transcript_mirror",')
 _USER = b'{"type":"user","message":'
 
 

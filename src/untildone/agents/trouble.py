@@ -26,6 +26,10 @@ class Trouble:
         self._limit_type: str | None = None
         self._retry_after: float | None = None
 
+    def unreadable(self, error: str) -> None:
+        """Note a line that could not be read: it may have been the result."""
+        self._text = error
+
     def synthetic(self, line: Line, text: str) -> None:
         """Note an error that Claude Code put into the conversation as if the model had said it."""
         self._status = _status(line.api_error_status) or self._status

@@ -53,7 +53,7 @@ class WarmClaude:
         """Bring up the control channel; False when Claude ended or did not answer."""
         # Importing the SDK takes about as long as Claude needs to start: do both at once.
         await asyncio.to_thread(importlib.import_module, "claude_agent_sdk")
-        from claude_agent_sdk import ClaudeSDKClient  # noqa: PLC0415 - heavy, and imported by now
+        from claude_agent_sdk import ClaudeSDKClient
 
         self._client = ClaudeSDKClient(sdk_options(self.reminders), transport=cast("Transport", self.transport))
         self.connected = await self._answered(self._client.connect(), START_PATIENCE)

@@ -95,7 +95,9 @@ class Commands(click.Group):
         formatter.write(EXAMPLES)
 
 
-@click.group(cls=Commands, no_args_is_help=False, invoke_without_command=True)
+@click.group(
+    cls=Commands, no_args_is_help=False, invoke_without_command=True, context_settings={"max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="untildone", message="%(prog)s %(version)s")
 @click.help_option("-h", "--help")
 @click.pass_context
@@ -110,15 +112,10 @@ def entry(argv: Sequence[str]) -> int:
     arguments, forwarded = split_forwarded(argv)
     try:
         code = cli.main(arguments, prog_name="untildone", standalone_mode=False, obj=forwarded)
-        sys.stdout.flush()
     except UntildoneError as trouble:
         return _fail(str(trouble), trouble.exit_code)
     except click.ClickException as trouble:
         return _fail(trouble.format_message(), UsageError.exit_code)
-    except BrokenPipeError:
-        # Whoever read us has seen enough; the interpreter must not complain about it while it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except Exception as bug:  # noqa: BLE001 -- the outermost boundary: a line for the person, the rest into a file

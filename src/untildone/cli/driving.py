@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +13,15 @@ from pathlib import Path
 import click
 
 from untildone import wiring
-from untildone.cli.result import result_line, result_text
+from untildone.cli.progress import open_progress
 from untildone.core.events import Event, Record, StopRequested
+from untildone.core.oneliners import closing_lines, result_line
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.state import LoopState
+from untildone.core.stopping import exit_code
 from untildone.core.views import result_json, run_view
-from untildone.errors import UsageError
+from untildone.engine.journal import load_state
+from untildone.errors import UntildoneError, UsageError
 from untildone.ports import EventLog
 
 Observer = Callable[[Record], None]
@@ -34,7 +37,9 @@ class Output:
     format: str | None = None
 
     def __post_init__(self) -> None:
-        shapes = [flag for flag, on in (("--quiet", self.quiet), ("--json", self.json), ("--format", self.format)) if on]
+        shapes = [
+            flag for flag, on in (("--quiet", self.quiet), ("--json", self.json), ("--format", self.format)) if on
+        ]
         if len(shapes) > 1 or (self.verbose and shapes):
             both = [*(["--verbose"] if self.verbose else []), *shapes]
             raise UsageError(f"{' and '.join(both)} exclude each other: give one of them")
@@ -65,23 +70,32 @@ async def opened(store: Path) -> AsyncIterator[EventLog]:
         await log.close()
 
 
-async def drive(log: EventLog, job: Job, store: Path, output: Output) -> int:
-    """Drive a run to its stop, show it, and answer with its exit code."""
+async def drive(
+    log: EventLog, job: Job, store: Path, output: Output, env: Mapping[str, str] | None = None
+) -> LoopState:
+    """Drive a run to its stop, showing it on the way, and print how it ended."""
     clock = wiring.system_clock()
-    around = wiring.Surroundings(state_dir=store, env=dict(os.environ), clock=clock)
-    start = await wiring.load_state(log, job.run_id)
+    start = await load_state(log, job.run_id)
     if job.before:
         await log.append(job.run_id, job.before)
     with progress(output, start) as observer, stopping_on_signals(log, job.run_id):
+        around = wiring.Surroundings(
+            log=log, state_dir=store, env=dict(env or os.environ), clock=clock, observer=observer
+        )
         if job.begin is not None:
-            spec, policy = job.begin
-            state = await wiring.start_run(log, spec, policy, around, run_id=job.run_id, observer=observer)
+            state = await wiring.start_run(*job.begin, around, run_id=job.run_id)
         else:
-            state = await wiring.resume_run(log, job.run_id, around, observer=observer)
-    return show_result(state, clock.now(), output)
+            state = await wiring.resume_run(job.run_id, around)
+    show_result(state, clock.now(), output)
+    return state
 
 
-def show_result(state: LoopState, now: float, output: Output) -> int:
+def exit_code_of(state: LoopState) -> int:
+    """What the program answers for a run that came to its stop."""
+    return exit_code(state.stop_reason or "")
+
+
+def show_result(state: LoopState, now: float, output: Output) -> None:
     """Print how the run ended, in the shape that was asked for."""
     view = run_view(state, now, alive=False)
     if output.json:
@@ -91,26 +105,18 @@ def show_result(state: LoopState, now: float, output: Output) -> int:
     elif output.quiet:
         click.echo(view.exit_reason or view.status)
     else:
-        click.echo(result_text(view))
-    return 1 if view.exit_code is None else view.exit_code
+        click.echo("\n".join(closing_lines(view)))
 
 
 @contextmanager
 def progress(output: Output, start: LoopState) -> Iterator[Observer | None]:
-    """Something that shows records as they come: a live screen on a terminal, else plain lines."""
+    """Something that shows records as they come, unless standard output belongs to the result alone."""
     if output.for_programs:
         yield None
         return
-    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not output.verbose:
-        from untildone.cli.live import LiveScreen
-
-        with LiveScreen(start) as screen:
-            yield screen.on_record
-        return
-    from untildone.cli.plain import PlainLines
-
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    yield PlainLines(sys.stdout, verbose=output.verbose, colour=colour).on_record
+    now = wiring.system_clock().now
+    with open_progress(sys.stdout, start, now=now, env=os.environ, verbose=output.verbose) as display:
+        yield display.on_record
 
 
 @contextmanager
@@ -118,17 +124,28 @@ def stopping_on_signals(log: EventLog, run_id: str) -> Iterator[None]:
     """The first Ctrl+C or SIGTERM asks the run to stop, the second ends it now."""
     loop = asyncio.get_running_loop()
     driver = asyncio.current_task()
-    asked: set[asyncio.Task[list[Record]]] = set()
+    asked: set[asyncio.Task[None]] = set()
 
-    def ask(name: str) -> None:
-        if asked and driver is not None:
+    async def ask(name: str) -> None:
+        try:
+            await log.append(run_id, [StopRequested(by="signal", signal=name)])
+        except UntildoneError:
+            # The run is not in the log yet: there is nothing to stop gracefully.
+            end_now()
+
+    def end_now() -> None:
+        if driver is not None:
             driver.cancel()
+
+    def on_signal(name: str) -> None:
+        if asked:
+            end_now()
             return
-        click.echo(f"\nstopping ({name}); once more to end at once", err=True)
-        asked.add(asyncio.ensure_future(log.append(run_id, [StopRequested(by="signal", signal=name)])))
+        click.echo(f"\nuntildone: stopping ({name}); once more to end at once", err=True)
+        asked.add(asyncio.ensure_future(ask(name)))
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ask, number.name)
+        loop.add_signal_handler(number, on_signal, number.name)
     try:
         yield
     finally:

@@ -7,9 +7,6 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 
 from untildone.core import events as ev
@@ -18,12 +15,13 @@ from untildone.core.durations import format_duration
 from untildone.core.events import Record
 from untildone.core.figures import count, short_commit
 from untildone.core.lines import tool_line
-from untildone.core.printable import one_line, printable
-from untildone.core.views import RunView
+from untildone.core.printable import columns, one_line, printable
+from untildone.core.views import Gauge, RunView
 
 _WORDS_KEPT = 3
 _SHORT_SCREEN = 16
 _NARROW = 60
+_TITLE = 80
 _NARROW_BAR = 10
 _WIDE_BAR = 40
 _NEARLY_FULL = 0.9
@@ -78,17 +76,28 @@ def footer(view: RunView, activity: Activity, now: float, *, width: int, height:
     """The footer for a screen of this size."""
     short = height < _SHORT_SCREEN
     parts: list[RenderableType] = [
-        Rule(Text(one_line(view.goal, max(10, width - 8)), "bold"), align="left", style="dim"),
+        _title(view, width),
         _headline(view, now),
     ]
     if view.waiting_until is None:
         parts += _doing(activity, now, words=0 if short else _WORDS_KEPT)
-    if view.gauges:
-        parts.append(_bars(view, width, at_most=2 if short else len(view.gauges)))
+    parts += _bars(view, width, at_most=2 if short else len(view.gauges))
     parts.append(_facts(view))
     if width >= _NARROW and not short:
-        parts.append(_line(f"Ctrl+C stops and keeps everything · untildone message {one_line(view.name, 40)} …", "dim"))
+        parts.append(
+            _line(f" Ctrl+C stops and keeps everything · untildone message {one_line(view.name, 40)} …", "dim")
+        )
     return Group(*parts)
+
+
+def _title(view: RunView, width: int) -> Text:
+    # Not as wide as the screen may be: what a terminal wraps when it is made narrower cannot be drawn over.
+    width = min(width, _TITLE)
+    goal = one_line(view.goal, max(8, width - 8))
+    line = _line("── ", "dim")
+    line.append(goal, "not dim bold")
+    line.append(" " + "─" * (width - columns(goal) - 4))
+    return line
 
 
 def _headline(view: RunView, now: float) -> Text:
@@ -98,22 +107,24 @@ def _headline(view: RunView, now: float) -> Text:
     again = f", try {view.tries}" if view.tries > 1 else ""
     line = _line("")
     line.append(f" {beat} ", "green" if busy else "yellow")
-    line.append_text(Text(f"iteration {view.iteration}{of}{again}", "bold"))
+    line.append(f"iteration {view.iteration}{of}{again}", "bold")
+    if view.iteration_started_at is not None:
+        line.append(f"  {format_duration(max(0.0, now - view.iteration_started_at))}", "cyan")
     if view.waiting_until is not None:
         left = format_duration(max(0.0, view.waiting_until - now))
-        line.append(f"  {view.phase}, {left} left", "yellow")
+        line.append(f"  {left} left: {view.phase}", "yellow")
     elif view.phase != "running":
         line.append(f"  {view.phase}", "yellow")
     if not any(gauge.field == "max_duration" for gauge in view.gauges):
-        line.append(f"  {format_duration(view.elapsed_seconds)}")
+        line.append(f"  {format_duration(view.elapsed_seconds)} in all")
     if not any(gauge.field == "max_cost_usd" for gauge in view.gauges):
-        line.append(f"  {view.cost}")
+        line.append(f"  {view.cost} spent")
     return line
 
 
 def _doing(activity: Activity, now: float, *, words: int) -> list[Text]:
-    lines = [_line(f"   “{said}”" if words else "", "italic dim") for said in list(activity.words)[-words:] if words]
-    # A copy: the newest call is the one a person wants to see.
+    said = list(activity.words)[-words:] if words else []
+    lines = [_line(f"   “{line}”", "italic dim") for line in said]
     running = list(activity.tools.values())
     if running:
         more = f"  and {len(running) - 1} more" if len(running) > 1 else ""
@@ -125,19 +136,22 @@ def _doing(activity: Activity, now: float, *, words: int) -> list[Text]:
     return lines
 
 
-def _bars(view: RunView, width: int, *, at_most: int) -> RenderableType:
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=9)
-    bar = _NARROW_BAR if width < _NARROW else min(_WIDE_BAR, width - 45)
-    grid.add_column(width=bar)
-    grid.add_column(no_wrap=True, overflow="ellipsis")
-    # The fullest first when not all of them fit: that is the one that will end the run.
-    shown = sorted(view.gauges, key=lambda gauge: -gauge.share)[:at_most]
-    for gauge in (gauge for gauge in view.gauges if gauge in shown):
-        style = "red" if gauge.share >= _NEARLY_FULL else "green"
-        meter = ProgressBar(total=1.0, completed=gauge.share, width=bar, complete_style=style, finished_style="red")
-        grid.add_row(_line(f" {gauge.label}", "dim"), meter, _line(gauge.text))
-    return grid
+def _bars(view: RunView, width: int, *, at_most: int) -> list[Text]:
+    # The fullest when not all of them fit: one of those will end the run.
+    fullest = sorted(view.gauges, key=lambda gauge: -gauge.share)[:at_most]
+    length = _NARROW_BAR if width < _NARROW else min(_WIDE_BAR, width - 45)
+    return [_bar(gauge, length) for gauge in view.gauges if gauge in fullest]
+
+
+def _bar(gauge: Gauge, length: int) -> Text:
+    """Filled and empty differ in shape as well as in colour."""
+    halves = round(2 * length * gauge.share)
+    full = "━" * (halves // 2) + "╸" * (halves % 2)
+    line = _line(f" {gauge.label:<9}", "dim")
+    line.append(full, f"not dim {'red' if gauge.share >= _NEARLY_FULL else 'green'}")
+    line.append("┄" * (length - len(full)))
+    line.append(f"  {gauge.text}", "not dim")
+    return line
 
 
 def _facts(view: RunView) -> Text:
@@ -149,8 +163,8 @@ def _facts(view: RunView) -> Text:
         facts.append(f"checks {view.verdict}")
     if view.tasks_open is not None:
         facts.append(f"{count(view.tasks_open, 'task')} open")
-    if view.attempts > view.successes + (view.status == "running"):
-        facts.append(f"{view.successes} ok of {view.attempts}")
+    if view.failed:
+        facts.append(f"{view.failed} failed")
     if view.last_commit:
         facts.append(f"{count(view.commits, 'commit')}, last {short_commit(one_line(view.last_commit, 40))}")
     line.append("".join(f" · {fact}" for fact in facts), "dim")

@@ -26,7 +26,15 @@ _BEAT = 1.0
 _FRAME = 0.1
 _BACKLOG = 10_000
 _LAST_WORD = 2.0
-_STYLES: dict[Tone, str] = {"good": "green", "bad": "red", "warn": "yellow", "quiet": "dim", "head": "bold"}
+_SAID: dict[Tone, tuple[str, str]] = {
+    "good": ("✔", "green"),
+    "bad": ("✗", "red"),
+    "warn": ("!", "yellow"),
+    "head": ("▶", "bold"),
+    "quiet": (" ", "dim"),
+    "plain": ("•", ""),
+}
+"""The sign before a line that stays, and its style."""
 
 
 class LiveScreen:
@@ -59,14 +67,15 @@ class LiveScreen:
     def _draw(self) -> None:
         live = Live(
             console=self._console, get_renderable=self._footer, auto_refresh=False, transient=True,
-            vertical_overflow="crop", redirect_stdout=False, redirect_stderr=False,
+            vertical_overflow="crop", redirect_stdout=True, redirect_stderr=True,
         )  # fmt: skip
         try:
             with live:
                 while self._next_frame(live):
                     live.refresh()
         except (OSError, ValueError):
-            # The terminal is gone. The run goes on; what it says is dropped.
+            return  # The terminal is gone. The run goes on.
+        finally:
             self._gone = True
 
     def _next_frame(self, live: Live) -> bool:
@@ -97,8 +106,10 @@ class LiveScreen:
         line = event_line(record) if is_worth_a_line(record.event) else finished
         if not line:
             return []
-        style = "dim" if finished else _STYLES.get(tone(record.event), "")
-        return [Text(f"  {line}" if finished else line, style, no_wrap=True, overflow="ellipsis")]
+        if finished:
+            return [Text(f"  {line}", "dim", no_wrap=True, overflow="ellipsis")]
+        sign, style = _SAID[tone(record.event)]
+        return [Text(f"{sign} {line}", style)]
 
     def _footer(self) -> RenderableType:
         now = self._now()

@@ -18,6 +18,7 @@ from untildone.core.events import ContinuousCompleted, ContinuousSuspended, Reco
 from untildone.core.lines import event_line
 from untildone.core.replay import parse_changes, what_if
 from untildone.core.views import run_view, status_json
+from untildone.engine.journal import load_state
 from untildone.errors import RunNotFound, UsageError
 from untildone.ports import EventLog, RunRow
 
@@ -45,7 +46,7 @@ def status(run: str | None, store: str | None, cwd: str | None, *, as_json: bool
             if run is not None:
                 raise
             return json.dumps({"exists": False}) if as_json else str(nothing)
-        state = await wiring.load_state(log, row.run_id)
+        state = await load_state(log, row.run_id)
         view = run_view(state, wiring.system_clock().now(), alive=row.alive)
         return json.dumps(status_json(view, state), ensure_ascii=False) if as_json else status_text(view)
 
@@ -117,7 +118,7 @@ def brief(run: str | None, store: str | None, cwd: str | None, *, output: str | 
 
         row = await wiring.find_run(log, run, folder)
         records = await log.read(row.run_id)
-        return render(await wiring.load_state(log, row.run_id), records, wiring.system_clock().now())
+        return render(await load_state(log, row.run_id), records, wiring.system_clock().now())
 
     text = _look(store, cwd, work)
     if output is None:

@@ -33,11 +33,11 @@ class ThemedCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Own options first, then the settings."""
-        themes: dict[str, list[tuple[str, str]]] = {"Options": []} | {title: [] for title in GROUPS.values()}
+        themes: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *GROUPS.values())}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             group = getattr(param, "group", None)
-            if record is not None:
+            if record is not None and isinstance(param, click.Option):
                 themes[GROUPS[group] if group else "Options"].append(record)
         for title, records in themes.items():
             if records:

@@ -60,7 +60,9 @@ def _amount(field: str, value: float) -> str:
 def _commits(spec: RunSpec) -> str:
     if not spec.commit:
         return "off"
-    return f"one for each iteration with changes{', on a branch ' + spec.branch_prefix + spec.name if spec.branch else ''}"
+    return (
+        f"one for each iteration with changes{', on a branch ' + spec.branch_prefix + spec.name if spec.branch else ''}"
+    )
 
 
 def _commands(spec: RunSpec) -> list[tuple[str, str | None]]:

@@ -26,8 +26,8 @@ def open_progress(
     able = can_show_live(stream, env)
     if verbose or not able:
         return PlainLines(stream, verbose=verbose, colour=able and not env.get("NO_COLOR"))
-    from rich.console import Console  # noqa: PLC0415 -- slow to load, and only terminals need it
+    from rich.console import Console
 
-    from untildone.cli.live import LiveScreen  # noqa: PLC0415 -- loads rich
+    from untildone.cli.live import LiveScreen
 
     return LiveScreen(Console(file=stream, highlight=False), state, now=now)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from untildone import config, wiring
-from untildone.cli.driving import Job, Output, drive, opened
+from untildone.cli.driving import Job, Output, drive, exit_code_of, opened
 from untildone.cli.options import ThemedCommand, folder_of, setting_options, settled, store_of
 from untildone.cli.preview import preview_text
 from untildone.core.durations import format_duration
@@ -21,6 +21,7 @@ from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line
 from untildone.core.settings import SETTINGS
 from untildone.core.state import LoopState
+from untildone.engine.journal import load_state
 from untildone.errors import UsageError
 from untildone.ports import EventLog, RunRow
 
@@ -54,16 +55,16 @@ class Wish:
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--name", help="A stable name for the run. Default: from folder and goal."),
-        click.option("--new", is_flag=True, help="Start anew instead of resuming a run of the same name."),
-        click.option("--reset-circuit", is_flag=True, help="Close the breaker of the run that is resumed."),
-        click.option("--dry-run", is_flag=True, help="Show what would be asked and run; start nothing."),
-        click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else."),
-        click.option("--format", "shape", metavar="TEXT", help="Print the result like '{name}: {exit_reason}'."),
-        click.option("--cwd", metavar="DIR", help="Work in this folder instead of the current one."),
-        setting_options(SETTINGS),
-        click.help_option("-h", "--help"),
         click.pass_obj,
+        click.help_option("-h", "--help"),
+        setting_options(SETTINGS),
+        click.option("--format", "shape", metavar="TEXT", help="Print the result like '{name}: {exit_reason}'."),
+        click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else."),
+        click.option("--dry-run", is_flag=True, help="Show what would be asked and run; start nothing."),
+        click.option("--reset-circuit", is_flag=True, help="Close the breaker of the run that is resumed."),
+        click.option("--new", is_flag=True, help="Start anew instead of resuming a run of the same name."),
+        click.option("--name", help="A stable name for the run. Default: from folder and goal."),
+        click.option("--cwd", metavar="DIR", help="Work in this folder instead of the current one."),
     ):
         command = option(command)
     return command
@@ -131,7 +132,9 @@ def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_
     name = wish.name or config.run_name(folder, goal)
     spec = config.run_spec(resolved, goal=goal, cwd=folder, name=name, task_file=task_file)
     if wish.dry_run:
-        click.echo(json.dumps({"spec": asdict(spec), "policy": asdict(policy)}) if output.json else preview_text(spec, policy))
+        click.echo(
+            json.dumps({"spec": asdict(spec), "policy": asdict(policy)}) if output.json else preview_text(spec, policy)
+        )
         return 0
     return asyncio.run(_run(spec, policy, wish, store_of(resolved.value("store")), output))
 
@@ -148,7 +151,7 @@ async def _run(spec: RunSpec, policy: Policy, wish: Wish, store: Path, output: O
             if old.spec != spec:
                 _say("it goes on with the settings it was started with; only limits are taken from this command")
             job = Job(run_id=old.run_id, before=tuple(_asked(old, policy, wish)))
-        return await drive(log, job, store, output)
+        return exit_code_of(await drive(log, job, store, output))
 
 
 async def _resumable(log: EventLog, spec: RunSpec, now: float) -> LoopState | None:
@@ -157,7 +160,7 @@ async def _resumable(log: EventLog, spec: RunSpec, now: float) -> LoopState | No
     newest: RunRow | None = max(rows, key=lambda row: row.created_at, default=None)
     if newest is None or newest.status == "completed":
         return None
-    state = await wiring.load_state(log, newest.run_id)
+    state = await load_state(log, newest.run_id)
     if not state.run_id or state.phase == "completed":
         return None
     if now - newest.updated_at > state.policy.session_expiry and not newest.alive:
@@ -165,7 +168,7 @@ async def _resumable(log: EventLog, spec: RunSpec, now: float) -> LoopState | No
         _say(f"the last run of this name is {age} old: starting anew (`untildone resume {newest.run_id}` continues it)")
         return None
     if state.phase == "suspended" and limit_of(state.stop_reason or "") is not None:
-        _say(f"starting anew; the last run reached a limit: `untildone resume {newest.run_id}` with a new limit continues it")
+        _say(f"starting anew; `untildone resume {newest.run_id}` with a higher limit continues the last run")
         return None
     return state
 
@@ -174,7 +177,8 @@ def _wants_to_resume(old: LoopState) -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return True
     click.echo(f"There is an unfinished run of this goal: {old.spec.name}, {old.attempts} iterations, {_why(old)}.")
-    answer = click.prompt("Resume it, start a new one, or quit?", type=click.Choice(["resume", "new", "quit"]), default="resume")
+    choices = click.Choice(["resume", "new", "quit"])
+    answer = click.prompt("Resume it, start a new one, or quit?", type=choices, default="resume")
     if answer == "quit":
         raise click.Abort
     return bool(answer == "resume")

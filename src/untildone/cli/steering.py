@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from untildone import config, wiring
-from untildone.cli.driving import Job, Output, drive, opened
+from untildone.cli.driving import Job, Output, drive, exit_code_of, opened
 from untildone.cli.options import (
     CHANGEABLE,
     ThemedCommand,
@@ -32,6 +32,7 @@ from untildone.core.events import (
 )
 from untildone.core.figures import clock, dollars
 from untildone.core.views import run_view
+from untildone.engine.journal import load_state
 from untildone.errors import NotTheOperator, UsageError
 from untildone.ports import EventLog, RunRow
 
@@ -147,7 +148,7 @@ async def _resume(
     asked: list[Event] = [LimitsChanged(by=BY, changes=changes)] if changes else []
     async with opened(store) as log:
         row = await wiring.find_run(log, run, folder)
-        state = await wiring.load_state(log, row.run_id)
+        state = await load_state(log, row.run_id)
         if row.alive:
             await log.append(row.run_id, [*asked, ResumeRequested(by=BY)])
             click.echo(f"{row.name} goes on" if state.paused else f"{row.name} is at work already")
@@ -156,7 +157,7 @@ async def _resume(
             raise UsageError(f"{row.name} is done: start a new run with `untildone run --new`")
         if state.paused:
             asked.append(ResumeRequested(by=BY))
-        return await drive(log, Job(run_id=row.run_id, before=tuple(asked)), store, output)
+        return exit_code_of(await drive(log, Job(run_id=row.run_id, before=tuple(asked)), store, output))
 
 
 def limit_changes(given: dict[str, Any]) -> dict[str, float | int | None]:
@@ -183,7 +184,7 @@ def shown_limit(name: str, value: float | None) -> str:
 async def _show_limits(run: str | None, store: Path, folder: Path) -> None:
     async with opened(store) as log:
         row = await wiring.find_run(log, run, folder)
-        view = run_view(await wiring.load_state(log, row.run_id), wiring.system_clock().now(), alive=row.alive)
+        view = run_view(await load_state(log, row.run_id), wiring.system_clock().now(), alive=row.alive)
     for gauge in view.gauges:
         click.echo(f"{gauge.field:<16} {gauge.text}")
     if not view.gauges:

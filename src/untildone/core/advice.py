@@ -1,6 +1,6 @@
 """What to do next after a stop: one helpful line for every reason."""
 
-import shlex
+import re
 from collections.abc import Mapping
 
 from untildone.core.durations import format_duration
@@ -20,7 +20,7 @@ _FLAGS: Mapping[Reason, str] = {
 _ADVICE: Mapping[Reason, str] = {
     Reason.SHUTDOWN_SIGNAL: "Go on with `untildone resume {name}`.",
     Reason.STOP_REQUESTED: "Go on with `untildone resume {name}`.",
-    Reason.VALIDATION_PASSED: "Read `untildone brief {name}` and review the commits.",
+    Reason.VALIDATION_PASSED: "Review the commits; `untildone brief {name}` has the evidence.",
     Reason.COMPLETION_SIGNAL: "Nothing was verified: review the work, and next time give `--check CMD`.",
     Reason.BLOCKED: 'Remove the obstacle, or answer with `untildone message {name} "..."`, '
     "then `untildone resume {name}`.",
@@ -38,12 +38,12 @@ _ADVICE: Mapping[Reason, str] = {
     "go on with `untildone resume {name}` and please report this.",
 }  # fmt: skip
 
-DRIVER_GONE = "The program that drove this run is gone. Go on with `untildone resume {name}`."
+_DRIVER_GONE = "The program that drove this run is gone. Go on with `untildone resume {name}`."
 
 
 def advice(reason: str, state: LoopState) -> str:
     """What to do next, as one line with the commands to type."""
-    name = shlex.quote(state.spec.name or state.run_id)
+    name = _handle(state)
     try:
         known = Reason(reason)
     except ValueError:
@@ -55,7 +55,12 @@ def advice(reason: str, state: LoopState) -> str:
 
 def driver_gone(state: LoopState) -> str:
     """What to do about a run whose driver died."""
-    return DRIVER_GONE.format(name=shlex.quote(state.spec.name or state.run_id))
+    return _DRIVER_GONE.format(name=_handle(state))
+
+
+def _handle(state: LoopState) -> str:
+    """What to type for this run: its name, or its id when the name would need quoting."""
+    return state.spec.name if re.fullmatch(r"[\w.@:+][\w.@:+-]*", state.spec.name) else state.run_id
 
 
 def _more(reason: Reason, state: LoopState) -> str:

@@ -125,7 +125,7 @@ def _failed(
         retry_allowed=_retry_allowed(state, fault),
         cost_usd=outcome.cost_usd,
         estimated_usd=outcome.estimated_usd,
-        session_id=outcome.session_id,
+        session_id=outcome.session_id or (state.open.session_id if state.open else None),
         usage=outcome.usage,
         duration_seconds=_duration(state, now),
         evidence=evidence,

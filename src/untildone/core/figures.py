@@ -1,5 +1,6 @@
 """How money, moments, counts and causes are written for people."""
 
+import re
 from datetime import UTC, datetime, tzinfo
 
 from untildone.core.faults import FAULTS
@@ -52,7 +53,8 @@ def cause_text(cause: str) -> str:
     if cause in _CAUSES:
         return _CAUSES[cause]
     fault = FAULTS.get(cause)
-    return f"a new try ({fault.meaning})" if fault else cause.replace("_", " ")
+    # A cause this version does not know: only its letters, whatever else may stand there.
+    return f"a new try ({fault.meaning})" if fault else re.sub(r"[\W_]+", " ", cause)[:60].strip()
 
 
 def short_commit(commit: str) -> str:

@@ -256,9 +256,9 @@ def _same_iteration(event: ev.IterationFailed, left: OpenIteration | None, fault
 
 def _close(state: LoopState, event: ev.IterationCompleted | ev.IterationFailed) -> LoopState:
     """Book an iteration. What the agent booked is the truth; the replies seen on the way are the fallback."""
-    seen = state.open.spend if state.open is not None else Spend()
     if event.cost_usd is None:
-        booked = replace(seen, estimated_usd=event.estimated_usd, unknown_costs=max(1, seen.unknown_costs))
+        seen = state.open.spend if state.open is not None and state.open.replies else Spend(unknown_costs=1)
+        booked = replace(seen, estimated_usd=event.estimated_usd)
     else:
         booked = _spend(event.cost_usd, event.estimated_usd, event.usage)
     return replace(state, spend=_sum(state.spend, booked), open=None)
@@ -277,10 +277,18 @@ def _sum(one: Spend, other: Spend) -> Spend:
     )
 
 
-def _validation(state: LoopState, event: ev.IterationValidation, _: float) -> LoopState:
+def _validation(state: LoopState, event: ev.IterationValidation, at: float) -> LoopState:
     if event.passed:
         return replace(state, claim_due=False, verified=True, verified_commit=event.commit, feedback="")
-    return replace(state, claim_due=False, verified=False, streak=0, streak_form="none", feedback=event.feedback)
+    return replace(
+        state,
+        claim_due=False,
+        verified=False,
+        streak=0,
+        streak_form="none",
+        feedback=event.feedback,
+        breaker=breaker.claim_refused(state.breaker, state.policy, at),
+    )
 
 
 def _tasks(state: LoopState, event: ev.TasksRead, _: float) -> LoopState:

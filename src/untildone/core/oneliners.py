@@ -57,15 +57,13 @@ def monitor_line(view: RunView) -> str:
 
 
 def closing_lines(view: RunView) -> list[str]:
-    """The last words of a run: how it ended, what it took, and what to do next."""
+    """The last words after a run: what it took, and what to do next."""
     took = [
         f"{count(view.attempts, 'iteration')} ({view.successes} without a fault)",
-        f"{view.cost} spent",
-        format_duration(view.elapsed_seconds),
+        f"spent {view.cost}",
+        f"{format_duration(view.elapsed_seconds)} of work",
         count(view.files_modified, "file") + " changed",
     ]
     if view.last_commit:
-        took.append(f"{count(view.commits, 'commit')}, the last {short_commit(view.last_commit)}")
-    why = f": {view.detail}" if view.detail else ""
-    lines = [f"{view.phase}{why}", ", ".join(took), view.advice]
-    return [one_line(line) for line in lines if line]
+        took.append(f"{count(view.commits, 'commit')} (last {short_commit(view.last_commit)})")
+    return [one_line(line) for line in (" · ".join(took), view.advice) if line]

@@ -176,7 +176,7 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("policy", "faults", "background_grace", _seconds, "DURATION", "--background-grace"),
     _setting("policy", "faults", "loop_delay", _seconds, "DURATION", "--loop-delay"),
     # --- the agent ---
-    _pick("options", "agent", "agent", "--agent", ("claude_sdk", "claude_cli", "scripted"), guarded=True),
+    _pick("options", "agent", "agent", "--agent", ("claude_sdk", "claude_cli"), guarded=True),
     _setting("options", "agent", "claude", units.name_text, "PROGRAM", "--claude", guarded=True),
     _setting("options", "agent", "model", units.name_text, "MODEL", "--model"),
     _setting("options", "agent", "permission_mode", units.name_text, "MODE", "--permission-mode", guarded=True),

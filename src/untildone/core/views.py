@@ -62,6 +62,10 @@ class RunView:
     """How many there can be in all, as far as limits on runs and attempts tell."""
     attempts: int
     successes: int
+    failed: int
+    """Attempts that are over and were no success."""
+    iteration_started_at: float | None
+    """When the running try began."""
     gauges: tuple[Gauge, ...]
     spend: Spend
     """The running iteration included."""
@@ -114,6 +118,8 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         iterations_at_most=_at_most(state),
         attempts=state.attempts,
         successes=state.successes,
+        failed=_failed(state),
+        iteration_started_at=state.open.started_at if state.open else None,
         gauges=tuple(_gauges(state, now if alive else state.last_at, zone)),
         spend=_spend_with_open(state),
         elapsed_seconds=state.elapsed(now) if alive else state.active_seconds,
@@ -171,10 +177,14 @@ def _at_work(state: LoopState, now: float, zone: tzinfo | None) -> tuple[Status,
     return "waiting", f"waiting for {cause_text(decision.cause)} until {until}", decision.until
 
 
+def _failed(state: LoopState) -> int:
+    under_way = state.open is not None or state.retry is not None
+    return max(0, state.attempts - state.successes - under_way)
+
+
 def _at_most(state: LoopState) -> int | None:
     """Attempts there can be: failed ones do not use up `max_runs`."""
-    failed = state.attempts - state.successes - (1 if state.open else 0)
-    ends = [] if state.policy.max_runs is None else [state.policy.max_runs + max(0, failed)]
+    ends = [] if state.policy.max_runs is None else [state.policy.max_runs + _failed(state)]
     if state.policy.max_iterations is not None:
         ends.append(state.policy.max_iterations)
     return min(ends) if ends else None

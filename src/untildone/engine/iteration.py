@@ -18,8 +18,8 @@ from untildone.engine.parts import Parts
 from untildone.engine.watch import news
 from untildone.ports import TreeState
 
-INTERRUPT_GRACE = 5.0
-"""Seconds an interrupted agent has to return before its processes are ended."""
+INTERRUPT_GRACE = 10.0
+"""Agents bound their own interruption; one that breaks this promise is ended for good after so many seconds."""
 
 
 async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from untildone import __version__
@@ -103,8 +103,9 @@ class Journal:
             yield
         finally:
             watcher.cancel()
-            with suppress(asyncio.CancelledError):
-                await watcher
+            await asyncio.wait([watcher])
+            if not watcher.cancelled():
+                watcher.result()  # it never ends by itself: a store that cannot be followed is an error
             await self.flush()
 
     async def _watch(self) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TypeVar
 
 from untildone.engine.journal import Journal
@@ -23,9 +22,7 @@ async def news(journal: Journal, clock: Clock, within: float | None, *others: as
         await asyncio.wait([*waiters, *others], return_when=asyncio.FIRST_COMPLETED)
     finally:
         for waiter in waiters:
-            waiter.cancel()
-            with suppress(asyncio.CancelledError):
-                await waiter
+            waiter.cancel()  # not awaited: that could swallow a cancellation of our own
 
 
 async def unless(journal: Journal, clock: Clock, work: Awaitable[T], called_off: Callable[[], bool]) -> T | None:
@@ -38,5 +35,4 @@ async def unless(journal: Journal, clock: Clock, work: Awaitable[T], called_off:
     finally:
         if not task.done():
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait([task])

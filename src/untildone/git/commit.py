@@ -11,7 +11,7 @@ from pathlib import Path
 
 from untildone.errors import WorkspaceError
 from untildone.git.repository import NO_HOOKS, PRIVATE_IDENTITY, Repository
-from untildone.git.run import COMMIT_TIMEOUT, GitResult, first_line
+from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line
 
 SUBJECT_CHARS = 72
 _BODY_CHARS = 10_000
@@ -66,7 +66,8 @@ async def find_identity(repository: Repository) -> tuple[str, ...]:
 async def add_all(repository: Repository, *, leave_out: Sequence[bytes] = (), index: Path | None = None) -> str:
     """Stage the whole tree, in another index if given; returns what could not be added and why, or nothing."""
     env = None if index is None else {"GIT_INDEX_FILE": str(index)}
-    args, stdin = ["add", "-A", "--ignore-errors"], None
+    hooks = () if index is None else NO_HOOKS  # the user's hooks have no business with an index of ours
+    args, stdin = [*hooks, "add", "-A", "--ignore-errors"], None
     if leave_out:
         args += ["--pathspec-from-file=-", "--pathspec-file-nul"]
         stdin = b"\0".join((b":/", *(b":(top,exclude,literal)" + path for path in leave_out)))
@@ -81,7 +82,7 @@ async def commit_all(
 ) -> Committed:
     """Commit the whole tree. If that fails the index is put back and the reason returned; no file is touched."""
     try:
-        with _index_kept(repository.index):
+        with disk_trouble("cannot keep a copy of the index"), _index_kept(repository.index):
             missed = await add_all(repository, leave_out=leave_out)
             done = await _commit_index(repository, message, identity)
     except WorkspaceError as refused:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from untildone.errors import FolderRefused
-from untildone.git.run import READ_TIMEOUT, GitResult, git
+from untildone.git.run import READ_TIMEOUT, GitResult, disk_trouble, git
 
 PRIVATE_IDENTITY = ("-c", "user.name=untildone", "-c", "user.email=untildone@localhost")
 
@@ -94,10 +94,11 @@ def _private(folder: Path, store: Path) -> Repository:
 
 async def _make(repository: Repository) -> Repository:
     if not (repository.git_dir / "HEAD").is_file():
-        repository.git_dir.mkdir(parents=True, exist_ok=True)
-        await repository.git("init", "-q")
-        repository.exclude.parent.mkdir(exist_ok=True)
-        repository.exclude.write_text("".join(f"{pattern}\n" for pattern in _NOT_WORK))
+        with disk_trouble(f"cannot keep history in {repository.git_dir}"):
+            repository.git_dir.mkdir(parents=True, exist_ok=True)
+            await repository.git("init", "-q")
+            repository.exclude.parent.mkdir(exist_ok=True)
+            repository.exclude.write_text("".join(f"{pattern}\n" for pattern in _NOT_WORK))
     return repository
 
 

@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,6 +20,8 @@ COMMIT_TIMEOUT = 900.0
 """Commits run the user's own hooks, and people keep whole test suites there."""
 
 _END_GRACE = 1.0
+
+_ADVICE = re.compile(r"git config --global --add safe\.directory .+")
 
 # A hook, an alias or a shell may have left these behind; each of them would make git look at another repository.
 _MISLEADING = frozenset(
@@ -69,22 +73,16 @@ async def git(
 ) -> GitResult:
     """Run one git command. WorkspaceError when it cannot start, takes too long, or (with `check`) fails."""
     argv = [*_ALWAYS, *_place(git_dir, work_tree), *args]
-    # Files, not pipes: a hook may leave a background process behind that would keep a pipe open for ever.
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as given:
+    with disk_trouble(f"git {_verb(args)} cannot run in {cwd}"), ExitStack() as files:
+        # Files, not pipes: a hook may leave a background process behind that would keep a pipe open for ever.
+        given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         given.write(stdin or b"")
         given.seek(0)
         process = await _start(argv, cwd, {**_environment(), **(env or {})}, (given, out, err))
-        try:
-            async with asyncio.timeout(timeout):
-                code = await process.wait()
-        except TimeoutError as late:
-            raise WorkspaceError(f"git {args[0]} did not end within {timeout:.0f} s in {cwd}") from late
-        finally:
-            if process.returncode is None:
-                await _end(process)
+        code = await _wait(process, timeout, f"git {_verb(args)} did not end within {timeout:.0f} s in {cwd}")
         result = GitResult(code, _content(out), _content(err).decode("utf-8", "replace"))
     if check and code != 0:
-        raise WorkspaceError(f"git {args[0]} failed in {cwd}: {first_line(result.err)}")
+        raise WorkspaceError(f"git {_verb(args)} failed in {cwd}: {_cause(result.err)}")
     return result
 
 
@@ -92,6 +90,29 @@ def first_line(text: str) -> str:
     """The first line that says something, without what would disturb a terminal."""
     lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
     return next((line for line in lines if line), "it gave no reason")
+
+
+@contextmanager
+def disk_trouble(doing: str) -> Iterator[None]:
+    """A full or read-only disk is expected trouble: one line, no traceback."""
+    try:
+        yield
+    except OSError as trouble:
+        raise WorkspaceError(f"{doing}: {trouble.strerror or trouble}") from trouble
+
+
+def _cause(err: str) -> str:
+    # A folder of another owner (common in containers): git's own advice is the fix, some lines further down.
+    advice = _ADVICE.search(err)
+    return first_line(err) if advice is None else f"{first_line(err)}; run `{advice[0]}`"
+
+
+def _verb(args: Sequence[str]) -> str:
+    """The command itself, without the settings before it."""
+    start = 0
+    while args[start] == "-c":
+        start += 2
+    return args[start]
 
 
 def _place(git_dir: Path | None, work_tree: Path | None) -> list[str]:
@@ -122,6 +143,17 @@ async def _start(
             install = "xcode-select --install" if sys.platform == "darwin" else "sudo apt install git"
             raise WorkspaceError(f"git is not installed: run `{install}`") from trouble
         raise WorkspaceError(f"cannot work in {cwd}: {trouble.strerror or trouble}") from trouble
+
+
+async def _wait(process: asyncio.subprocess.Process, timeout: float, complaint: str) -> int:
+    try:
+        async with asyncio.timeout(timeout):
+            return await process.wait()
+    except TimeoutError as late:
+        raise WorkspaceError(complaint) from late
+    finally:
+        if process.returncode is None:
+            await _end(process)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from untildone.git.commit import add_all
 from untildone.git.repository import NO_HOOKS, PRIVATE_IDENTITY, Repository
+from untildone.git.run import disk_trouble
 
 
 def refs_of(run_id: str) -> str:
@@ -24,12 +25,12 @@ async def save_tree(
     repository: Repository, *, parent: str | None, message: str, leave_out: Sequence[bytes] = ()
 ) -> str:
     """Write the whole tree as it is now into a commit that belongs to no branch; returns its hash."""
-    with tempfile.TemporaryDirectory(prefix="untildone-") as folder:
+    with disk_trouble("cannot save the tree"), tempfile.TemporaryDirectory(prefix="untildone-") as folder:
         index = Path(folder) / "index"
         if repository.index.exists():
             shutil.copy2(repository.index, index)  # so that only what changed must be read again
         await add_all(repository, leave_out=leave_out, index=index)
-        tree = (await repository.git("write-tree", env={"GIT_INDEX_FILE": str(index)})).text
+        tree = (await repository.git(*NO_HOOKS, "write-tree", env={"GIT_INDEX_FILE": str(index)})).text
     parents = () if parent is None else ("-p", parent)
     made = await repository.git(
         *PRIVATE_IDENTITY, "commit-tree", tree, *parents, stdin=message.encode("utf-8", "replace")

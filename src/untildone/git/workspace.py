@@ -12,6 +12,7 @@ from untildone.git.commit import Committed, clean_message, commit_all, find_iden
 from untildone.git.exclude import set_excluded
 from untildone.git.history import Made, made_between
 from untildone.git.repository import Repository, open_repository
+from untildone.git.run import disk_trouble
 from untildone.git.snapshot import free_ref, has_ref, refs_of, save_tree, set_ref, start_ref
 from untildone.git.status import STATUS, Status, in_one_line, parse_status, readable, stamp_all, tree_state
 from untildone.ports import Settled, TreeState
@@ -19,6 +20,7 @@ from untildone.ports import Settled, TreeState
 SNAPSHOT_FILES = 50
 
 _STAMPED_AT_ONCE = 500
+_REMEMBERED = 4
 
 
 async def open_workspace(spec: RunSpec, *, run_id: str, private: Path) -> "GitWorkspace":
@@ -36,7 +38,7 @@ class GitWorkspace:
         self._top = os.fsencode(repository.top)
         self._notes = self._in_tree(spec.notes_file)
         self._identity: tuple[str, ...] | None = None
-        self._seen: tuple[str, dict[bytes, str]] = ("", {})
+        self._seen: dict[str, dict[bytes, str]] = {}
 
     async def prepare(self) -> list[str]:
         """Check, snapshot, exclude the notes, choose the branch; returns lines for the user."""
@@ -44,7 +46,8 @@ class GitWorkspace:
         begun = await has_ref(self._repository, start_ref(self._run_id))
         lines = [] if begun else await self._begin(status)
         if self._notes is not None:
-            set_excluded(self._repository.exclude, os.fsdecode(self._notes), excluded=not self._spec.commit_notes)
+            with disk_trouble(f"cannot write {self._repository.exclude}"):
+                set_excluded(self._repository.exclude, os.fsdecode(self._notes), excluded=not self._spec.commit_notes)
         if self._spec.commit and not self._repository.private:
             lines += await self._choose_where_commits_go(status)
         return lines
@@ -55,12 +58,14 @@ class GitWorkspace:
         return self._remember(status, await self._stamps(status))
 
     async def settle(self, before: TreeState, *, iteration_num: int, message: str) -> Settled:
-        """Compare with `before`; commit what changed, if commits are wanted."""
-        seen = self._seen[1] if self._seen[0] == before.fingerprint else {}
+        """Compare with `before`; commit what is not committed yet, if commits are wanted."""
+        seen = self._seen.get(before.fingerprint, {})
         status = await self._status()
         stamps = await self._stamps(status)
         tree = self._remember(status, stamps)
-        if tree.fingerprint == before.fingerprint:
+        changed = tree.fingerprint != before.fingerprint
+        # Work an earlier iteration could not commit (a fault, a hook) is landed by the next one that succeeds.
+        if not changed and not (self._spec.commit and _committable(status)):
             return Settled(tree=tree, changed=False)
         text = clean_message(message, otherwise=f"Iteration {iteration_num}")
         done, made = await asyncio.gather(
@@ -69,7 +74,7 @@ class GitWorkspace:
         differing = {readable(path) for path, _ in seen.items() ^ stamps.items()}
         settled = Settled(
             tree=await self._after(done, status, stamps, tree),
-            changed=True,
+            changed=changed,
             files_changed=done.files or len(differing),
             commit=done.commit,
             message=text.partition("\n")[0] if done.commit else "",
@@ -143,7 +148,9 @@ class GitWorkspace:
 
     def _remember(self, status: Status, stamps: dict[bytes, str]) -> TreeState:
         tree = tree_state(status, stamps, named_branch=not self._repository.private)
-        self._seen = (tree.fingerprint, stamps)
+        self._seen[tree.fingerprint] = stamps
+        while len(self._seen) > _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
         return tree
 
     async def _commit_leftovers(self, status: Status, message: str) -> Committed:

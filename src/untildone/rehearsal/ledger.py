@@ -40,25 +40,33 @@ class Ledger:
     def __init__(self, path: Path | None = None) -> None:
         if path is not None:
             try:
-                path.touch()
+                path.open("a").close()
             except OSError as trouble:
                 raise ConfigError(f"{path}: cannot write a ledger there: {trouble.strerror}") from trouble
         self._path = path
-        self._lock = threading.Lock()
+        self._change = threading.Condition()
         self._lines: list[LedgerLine] = []
 
     def book(self, line: LedgerLine) -> None:
         """Add a line, and append it to the file if there is one."""
-        with self._lock:
+        with self._change:
             self._lines.append(line)
             if self._path is not None:
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(asdict(line)) + "\n")
+            self._change.notify_all()
+
+    def wait_for(self, count: int, timeout: float = 30.0) -> tuple[LedgerLine, ...]:
+        """All lines, as soon as there are `count`; TimeoutError when they do not come."""
+        with self._change:
+            if not self._change.wait_for(lambda: len(self._lines) >= count, timeout):
+                raise TimeoutError(f"{len(self._lines)} of {count} ledger lines came within {timeout} s")
+            return tuple(self._lines)
 
     @property
     def lines(self) -> tuple[LedgerLine, ...]:
         """Everything so far."""
-        with self._lock:
+        with self._change:
             return tuple(self._lines)
 
     def served(self) -> tuple[LedgerLine, ...]:

@@ -336,7 +336,7 @@ def serve_forever(scenario: Scenario, port: int, ledger_path: Path | None) -> No
 
 def main(argv: list[str] | None = None) -> int:
     """The command line of this module."""
-    import argparse  # noqa: PLC0415 only a server of its own reads arguments
+    import argparse
 
     parser = argparse.ArgumentParser(prog="python -m untildone.rehearsal.model")
     parser.add_argument("--scenario", type=Path, required=True)

@@ -7,7 +7,6 @@ clock can break it. A lock file without a holder is stale and simply taken. The 
 import fcntl
 import json
 import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -87,7 +86,7 @@ class Locks:
         holder = Holder(
             pid=os.getpid(),
             started=process_started(os.getpid()),
-            host=socket.gethostname(),
+            host=os.uname().nodename,
             run_id=run_id,
             name=name,
             folder=folder,

@@ -18,7 +18,9 @@ OUTPUT_CAP = 64 * 1024
 
 _CHUNK = 1 << 16
 _END_GRACE = 1.0
+_DEATH_GRACE = 0.2
 _DRAIN_GRACE = 1.0
+_ASK_EVERY = 0.02
 
 _TERMINAL_CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -138,14 +140,27 @@ async def _read(read_end: int, tail: _Tail) -> None:
 
 
 async def _end_group(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError, TimeoutError):
-            os.killpg(process.pid, signal.SIGTERM)
-            async with asyncio.timeout(_END_GRACE):
-                await process.wait()
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode is None:
+            await _signal_group(process, signal.SIGTERM, _END_GRACE)
+        await _signal_group(process, signal.SIGKILL, _DEATH_GRACE)
     await process.wait()
+
+
+async def _signal_group(process: asyncio.subprocess.Process, sign: signal.Signals, grace: float) -> None:
+    """Send it and wait a while for the group to be gone. ProcessLookupError once nobody is left."""
+    os.killpg(process.pid, sign)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(grace):
+            await process.wait()
+            await _until_empty(process.pid)
+
+
+async def _until_empty(group: int) -> None:
+    """The shell is gone, but what it started may still be tidying up: there is no event for that, only asking."""
+    while True:
+        os.killpg(group, 0)
+        await asyncio.sleep(_ASK_EVERY)
 
 
 async def _finish(reading: asyncio.Task[None]) -> None:

@@ -29,11 +29,13 @@ class FolderUsher:
             handle = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
-        with os.fdopen(handle, "rb") as file:
+        try:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
                 return None
-            data = file.read(cap)
+            data = os.read(handle, cap)
+        finally:
+            os.close(handle)
         return _as_text(data, whole=len(data) == found.st_size), found.st_size
 
     def _allowed(self, path: str) -> Path | None:

@@ -1,0 +1,68 @@
+"""What a briefing needs that the folded state does not keep, gathered from the control records in one pass."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from untildone.core import events as ev
+from untildone.core import trace as tr
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Facts of a run, in the order they happened."""
+
+    validations: list[tuple[float, ev.IterationValidation]] = field(default_factory=list)
+    commits: list[ev.LandingCommitted] = field(default_factory=list)
+    recoveries: list[tuple[float, ev.ContinuousRecovered]] = field(default_factory=list)
+    failures: list[ev.IterationFailed] = field(default_factory=list)
+    hooks: list[ev.HookFailed] = field(default_factory=list)
+    steering: list[ev.Record] = field(default_factory=list)
+    """What humans asked for while the run went on."""
+    assumptions: dict[str, int] = field(default_factory=dict)
+    """The agent's assumptions, each with the iteration that first took it."""
+    questions: dict[str, int] = field(default_factory=dict)
+    denials: dict[str, None] = field(default_factory=dict)
+    models: dict[str, None] = field(default_factory=dict)
+    drivers: int = 0
+
+
+def gather(records: Iterable[ev.Record]) -> Gathered:
+    """One pass over the records; trace events, if there are any, are passed over."""
+    found = Gathered()
+    for record in records:
+        _take(found, record)
+    return found
+
+
+def _take(found: Gathered, record: ev.Record) -> None:
+    match record.event:
+        case ev.IterationValidation() as event:
+            found.validations.append((record.at, event))
+        case ev.LandingCommitted() as event:
+            found.commits.append(event)
+        case ev.ContinuousRecovered() as event:
+            found.recoveries.append((record.at, event))
+        case ev.HookFailed() as event:
+            found.hooks.append(event)
+        case ev.ContinuousResumed():
+            found.drivers += 1
+        case tr.AgentSession(model=str(model)):
+            found.models.setdefault(model)
+        case ev.IterationCompleted() | ev.IterationFailed() as event:
+            _take_ending(found, event)
+        case event if event.SOURCE == "system" and event.KIND == "control":
+            found.steering.append(record)
+        case _:
+            pass
+
+
+def _take_ending(found: Gathered, event: ev.IterationCompleted | ev.IterationFailed) -> None:
+    for denial in event.evidence.denials:
+        found.denials.setdefault(denial)
+    if isinstance(event, ev.IterationFailed):
+        found.failures.append(event)
+        return
+    report = event.claim.report
+    for said, kept in ((report.assumptions, found.assumptions), (report.questions, found.questions)) if report else ():
+        for line in said:
+            kept.setdefault(line, event.iteration_num)

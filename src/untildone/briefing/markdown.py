@@ -1,0 +1,309 @@
+"""The report a tired human reads in five minutes, as plain Markdown. Every fact in it comes from the log."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import tzinfo
+
+from untildone.briefing.gathered import Gathered, gather
+from untildone.briefing.safe import cell, fence, span
+from untildone.core import events as ev
+from untildone.core.durations import format_duration
+from untildone.core.faults import FAULTS
+from untildone.core.figures import clock, count, dollars, short_commit
+from untildone.core.history import IterationRow, iteration_rows
+from untildone.core.lines import event_line, exit_text
+from untildone.core.outcome import CheckResult
+from untildone.core.state import LoopState
+from untildone.core.stopping import Reason, meaning
+from untildone.core.views import RunView, run_view
+
+_ROWS = 25
+_ITEMS = 20
+
+
+def render(
+    state: LoopState, records: Sequence[ev.Record], now: float, *, alive: bool | None = None, zone: tzinfo | None = None
+) -> str:
+    """The briefing of a run, from its folded state and its control records. `zone` None: local time."""
+    view = run_view(state, now, alive=alive, zone=zone)
+    found, rows = gather(records), iteration_rows(records)
+    sections = (
+        _head(view, state, found, zone),
+        _done(rows, found),
+        _evidence(view, state, found, zone),
+        _not_done(view, state, found),
+        _faults(rows, found, zone),
+        _said("Decisions and assumptions", found.assumptions, "No assumption was reported by the agent."),
+        _said("Questions for you", found.questions, "The agent asked nothing."),
+        _steering(found, zone),
+        _spend(view, rows, found),
+        _next(view, state, found),
+    )
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def headline(view: RunView) -> str:
+    """The one sentence that matters most."""
+    if view.success:
+        if view.verified:
+            return "Done and verified: the loop ran the checks itself after the agent's claim, and all passed."
+        return "Done by the agent's word, not verified: no checks were given, so nothing but its claims says so."
+    if view.status == "new":
+        return "Nothing has happened yet."
+    if view.exit_reason:
+        known = view.exit_reason in set(Reason)
+        return f"Not done: {meaning(view.exit_reason) if known else span(view.exit_reason)}."
+    return f"Not done yet: {view.phase}."
+
+
+def _head(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | None) -> list[str]:
+    lines = [f"# Briefing: {span(view.name or view.run_id or 'no run', 80)}", "", f"**{headline(view)}**", ""]
+    if view.detail:
+        lines += [f"In detail: {span(view.detail, 500)}", ""]
+    if not state.run_id:
+        return lines[:-1]
+    lines += ["The goal, as it was given:", "", fence(state.spec.goal, lines=30), ""]
+    drivers = f" ({count(found.drivers, 'driver')} in all)" if found.drivers > 1 else ""
+    work = format_duration(view.elapsed_seconds)
+    lines.append(f"- Started {clock(state.started_at, zone=zone)}, {work} with a driver at work{drivers}.")
+    lines.append(f"- {count(view.attempts, 'iteration')}, {view.successes} without a fault, {view.failed} failed.")
+    lines.append(f"- Spent: {view.cost}.")
+    lines.append(f"- Folder {span(state.spec.cwd)}" + _branch(found) + ".")
+    lines += [f"- Reason: {span(view.exit_reason)} (exit code {view.exit_code})."] if view.exit_reason else []
+    return lines
+
+
+def _branch(found: Gathered) -> str:
+    branch = next((commit.branch for commit in reversed(found.commits) if commit.branch), None)
+    return f", branch {span(branch)}" if branch else ""
+
+
+# --- what was done -------------------------------------------------------------------------------------------
+
+
+def _done(rows: Sequence[IterationRow], found: Gathered) -> list[str]:
+    lines = ["## What was done", ""]
+    worked = [row for row in rows if row.outcome == "ok" or row.commits]
+    if not worked:
+        return [*lines, "Nothing: no iteration ended without a fault."]
+    lines += ["Summaries are the agent's own words; files and commits are what the loop saw.", ""]
+    if len(worked) > _ROWS:
+        lines.append(f"- … {len(worked) - _ROWS} earlier iterations are left out here.")
+    messages = {commit.commit: commit for commit in found.commits}
+    for row in worked[-_ROWS:]:
+        lines.append(f"- **Iteration {row.number}**: {span(row.summary, 200) if row.summary else 'no summary given'}")
+        lines.append(f"  - {_changes(row)}{_claim(row)}")
+        for commit in row.commits:
+            landed = messages[commit]
+            who = "committed by the agent" if landed.by == "agent" else "commit"
+            lines.append(f"  - {who} {span(short_commit(commit))}: {span(landed.message.split(chr(10), 1)[0], 100)}")
+    return lines
+
+
+def _changes(row: IterationRow) -> str:
+    changed = f"{count(row.files_changed, 'file')} changed" if row.files_changed else "no file changed"
+    return f"{changed}, {format_duration(row.seconds)}"
+
+
+def _claim(row: IterationRow) -> str:
+    if not row.claim:
+        return ""
+    verdict = {"passed": ", and the checks passed", "failed": ", but **the checks failed**", "": ""}[row.verdict]
+    return f"; the agent claimed: {row.claim}{verdict}"
+
+
+# --- evidence ------------------------------------------------------------------------------------------------
+
+
+def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | None) -> list[str]:
+    lines = ["## Evidence", ""]
+    if not found.validations:
+        if not state.spec.checks:
+            return [*lines, "None. No checks were given, so nothing was verified by anyone but the agent."]
+        wanted = ", ".join(span(command) for command in state.spec.checks)
+        return [*lines, f"None. The checks ({wanted}) were never run: the agent never claimed to be done."]
+    at, last = found.validations[-1]
+    passed = sum(event.passed for _, event in found.validations)
+    where = f"at commit {span(last.commit, 64)}" if last.commit else "in the working tree, at no commit"
+    lines.append(
+        f"The checks were run {count(len(found.validations), 'time')} by the loop itself, {passed} passed. "
+        f"The last time, after iteration {last.iteration_num} ({clock(at, zone=zone)}), {where}:"
+    )
+    lines += ["", "| check | result | exit | seconds | sha256 of its output |", "|---|---|---|---|---|"]
+    lines += [_check_row(check) for check in last.checks]
+    if last.iteration_num < view.attempts:
+        lines += ["", "**Work went on after that**: what is there now has not been checked."]
+    return lines
+
+
+def _check_row(check: CheckResult) -> str:
+    result = "passed" if check.passed else "**failed**"
+    return (
+        f"| {cell(check.command)} | {result} | {exit_text(check.exit_code)} | {check.seconds:.1f} "
+        f"| {cell(check.output_sha256, 64)} |"
+    )
+
+
+# --- what was not done ---------------------------------------------------------------------------------------
+
+
+def _not_done(view: RunView, state: LoopState, found: Gathered) -> list[str]:
+    lines = []
+    if state.tasks_open:
+        lines.append(
+            f"- {count(state.tasks_open, 'task')} in {span(state.spec.task_file or 'the task file')} still open."
+        )
+    if state.blocked:
+        lines.append(f"- The agent says it is blocked (its words): {span(state.blocked, 500)}")
+    if state.half_done:
+        half = state.half_done
+        files = ", ".join(span(path, 100) for path in half.files[:_ITEMS])
+        lines.append(
+            f"- Iteration {half.iteration_num} was cut off ({span(half.reason)}). Its half-done work is still in"
+        )
+        lines.append(f"  the folder, and kept as {span(half.ref)}: {files or 'no file listed'}")
+    if found.denials:
+        denied = ", ".join(span(denial, 120) for denial in list(found.denials)[:_ITEMS])
+        lines.append(f"- Denied to the agent: {denied}")
+    if view.breaker_state != "closed":
+        lines.append(f"- The breaker is {span(view.breaker)}.")
+    lines += _failing_checks(found)
+    if not lines and not view.success:
+        lines = ["The goal: no claim of the agent's was confirmed. Nothing else is known to be left over."]
+    return ["## What was not done, and why", "", *(lines or ["Nothing is known to be left over."])]
+
+
+def _failing_checks(found: Gathered) -> list[str]:
+    if not found.validations or found.validations[-1][1].passed:
+        return []
+    _, last = found.validations[-1]
+    lines = []
+    for check in last.checks:
+        if not check.passed:
+            lines += [f"- The check {span(check.command)} fails ({exit_text(check.exit_code)}). The end of its output:"]
+            lines += ["", fence(check.output_tail, lines=25), ""]
+    lines += [f"- {span(error, 500)}" for error in last.errors]
+    return lines
+
+
+def _faults(rows: Sequence[IterationRow], found: Gathered, zone: tzinfo | None) -> list[str]:
+    if not (found.failures or found.recoveries or found.hooks):
+        return []
+    lines = ["## Faults, and what they cost", ""]
+    kinds = Counter(failure.error_type for failure in found.failures)
+    for kind, times in kinds.most_common():
+        lines.append(_fault(kind, times, [failure for failure in found.failures if failure.error_type == kind]))
+    lines += [
+        f"- The loop itself died and went on at {clock(at, zone=zone)}: {_mended(event)}"
+        for at, event in found.recoveries
+    ]
+    lines += [f"- Your {span(hook.hook)} command failed: {span(hook.detail)}" for hook in found.hooks[-_ITEMS:]]
+    abandoned = [row.number for row in rows if row.outcome == "abandoned"]
+    if abandoned:
+        lines.append(
+            f"- Left behind without an end: {', '.join(f'iteration {number}' for number in abandoned[-_ITEMS:])}."
+        )
+    return lines
+
+
+def _fault(kind: str, times: int, failures: Sequence[ev.IterationFailed]) -> str:
+    known = FAULTS.get(kind)
+    cost = sum(failure.cost_usd or 0.0 for failure in failures)
+    estimated = sum(failure.estimated_usd for failure in failures)
+    unknown = sum(failure.cost_usd is None for failure in failures)
+    spent = dollars(cost) + (f" + about {dollars(estimated)} cut off" if estimated else "")
+    spent += f" + {count(unknown, 'unknown amount')}" if unknown else ""
+    took = format_duration(sum(failure.duration_seconds for failure in failures))
+    said = f" Last: {span(failures[-1].error, 200)}" if failures[-1].error else ""
+    return f"- {count(times, 'time')} {span(kind)} ({known.meaning if known else 'unknown'}): {spent}, {took}.{said}"
+
+
+def _mended(event: ev.ContinuousRecovered) -> str:
+    parts = []
+    if event.iteration_num is not None:
+        parts.append(f"iteration {event.iteration_num} was closed and its cost booked")
+    if event.orphans_ended:
+        parts.append(f"{count(event.orphans_ended, 'leftover process', 'leftover processes')} ended")
+    if event.snapshot:
+        parts.append(f"half-done work kept as {span(event.snapshot)}")
+    return ", ".join(parts) + "." if parts else "nothing had been left open."
+
+
+def _said(title: str, said: dict[str, int], nothing: str) -> list[str]:
+    if not said:
+        return [f"## {title}", "", nothing]
+    items = [f"- {span(text, 500)} (iteration {number})" for text, number in list(said.items())[-_ITEMS:]]
+    left_out = [f"- … {len(said) - _ITEMS} earlier ones are left out here."] if len(said) > _ITEMS else []
+    return [f"## {title}", "", "In the agent's own words:", "", *left_out, *items]
+
+
+def _steering(found: Gathered, zone: tzinfo | None) -> list[str]:
+    asked = [(record.at, line) for record in found.steering[-_ITEMS:] if (line := event_line(record))]
+    if not asked:
+        return []
+    return [
+        "## What humans asked for on the way",
+        "",
+        *(f"- {clock(at, zone=zone)}: {span(line)}" for at, line in asked),
+    ]
+
+
+# --- spend and next steps ------------------------------------------------------------------------------------
+
+
+def _spend(view: RunView, rows: Sequence[IterationRow], found: Gathered) -> list[str]:
+    lines = ["## Spend", "", f"In all: {view.cost}. {view.spend.usage.counted:,} tokens (cache reads not counted)."]
+    if view.spend.estimated_usd:
+        lines.append("Replies that were cut off in mid-air are estimates and stand apart.")
+    if view.spend.unknown_costs:
+        lines.append("**Some costs are unknown**: the true sum is higher than what is known.")
+    if found.models:
+        lines.append(f"Models: {', '.join(span(model, 60) for model in list(found.models)[:_ITEMS])}.")
+    lines += ["", *(f"- {gauge.label}: {gauge.text}" for gauge in view.gauges)] if view.gauges else []
+    if not rows:
+        return lines
+    lines += ["", "| iteration | outcome | tries | cost | cut off, about | time |", "|---|---|---|---|---|---|"]
+    if len(rows) > _ROWS:
+        lines.append(_sum_row(rows[:-_ROWS]))
+    return [*lines, *(_spend_row(row) for row in rows[-_ROWS:])]
+
+
+def _spend_row(row: IterationRow) -> str:
+    return (
+        f"| {row.number} | {cell(row.outcome, 40)} | {row.tries} | {_known(row.cost_usd, row.unknown_costs)} "
+        f"| {dollars(row.estimated_usd) if row.estimated_usd else ''} | {format_duration(row.seconds)} |"
+    )
+
+
+def _sum_row(rows: Sequence[IterationRow]) -> str:
+    cost = _known(sum(row.cost_usd for row in rows), sum(row.unknown_costs for row in rows))
+    estimated = sum(row.estimated_usd for row in rows)
+    ok = sum(row.outcome == "ok" for row in rows)
+    return (
+        f"| {rows[0].number} to {rows[-1].number} | {ok} ok of {len(rows)} | {sum(row.tries for row in rows)} | {cost} "
+        f"| {dollars(estimated) if estimated else ''} | {format_duration(sum(row.seconds for row in rows))} |"
+    )
+
+
+def _known(cost: float, unknown: int) -> str:
+    if not unknown:
+        return dollars(cost)
+    return f"{dollars(cost)} + unknown" if cost else "unknown"
+
+
+def _next(view: RunView, state: LoopState, found: Gathered) -> list[str]:
+    lines = ["## What to do next", ""]
+    if view.advice:
+        lines.append(f"- {view.advice}")
+    if found.commits:
+        lines.append(f"- See the changes: {span(_look_at(found))}")
+    if state.half_done:
+        lines.append(f"- See the half-done work: {span('git show ' + state.half_done.ref)}")
+    if found.questions:
+        lines.append("- Answer the questions above in your next goal or message.")
+    return lines if len(lines) > len(("title", "")) else [*lines, "Nothing: it goes on by itself."]
+
+
+def _look_at(found: Gathered) -> str:
+    last = short_commit(found.commits[-1].commit)
+    return f"git show {last}" if len(found.commits) == 1 else f"git log -p --reverse -n {len(found.commits)} {last}"

@@ -1,0 +1,87 @@
+"""`rehearse`: a whole run of the real Claude Code on a scripted model. No key, no cost."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from untildone import wiring
+from untildone.briefing.markdown import render
+from untildone.cli.driving import Job, Output, drive, exit_code_of, opened
+from untildone.core.policy import AgentOptions, Policy, RunSpec
+from untildone.rehearsal.environment import DUMMY_KEY, claude_environment
+from untildone.rehearsal.model import ScriptedModel
+from untildone.rehearsal.scenario import Scenario, load_scenario, shipped_scenario
+from untildone.rehearsal.story import make_scratch_repository, story
+
+AFTERWARDS = """\
+That was a rehearsal on a scripted model: nothing was spent, and nothing is kept unless you said --keep.
+Now with a goal of your own: untildone run "Make the test suite pass" --check "pytest -q" -m 10 --max-cost 5
+"""
+POLICY = Policy(max_iterations=10, max_cost_usd=5.0, max_duration=300.0)
+
+
+@click.command()
+@click.option("--model-only", is_flag=True, help="Only serve the scripted Messages API; say what to export.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port for --model-only. [any free one]")
+@click.option("--scenario", metavar="FILE", help="A scenario of your own, or the name of one that comes along.")
+@click.option("--keep", is_flag=True, help="Keep the scratch repository and say where it is.")
+@click.option("--claude", metavar="PROGRAM", help="The claude program. [the one on PATH, else the bundled one]")
+@click.option("-v", "--verbose", is_flag=True, help="Show what the agent writes.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only how the run ended.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else.")
+def rehearse(*, model_only: bool, port: int, scenario: str | None, **rest: Any) -> int:
+    """Watch a small real run from goal to proof: real edits, a rate limit, a false "done" and a true one."""
+    if model_only:
+        return _serve(scenario, port)
+    output = Output(verbose=rest["verbose"], quiet=rest["quiet"], json=rest["as_json"])
+    scratch = Path(tempfile.mkdtemp(prefix="untildone-rehearsal-"))
+    try:
+        return asyncio.run(_rehearse(scratch, scenario, rest["claude"], output))
+    finally:
+        if rest["keep"]:
+            click.echo(f"kept: {scratch}", err=True)
+        else:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _serve(scenario: str | None, port: int) -> int:
+    with ScriptedModel(_scenario(scenario), port) as model, contextlib.suppress(KeyboardInterrupt):
+        click.echo(f"export ANTHROPIC_BASE_URL={model.url} ANTHROPIC_API_KEY={DUMMY_KEY}")
+        model.wait()
+    return 0
+
+
+def _scenario(wanted: str | None) -> Scenario:
+    if wanted is None:
+        return story().scenario
+    return load_scenario(Path(wanted)) if "/" in wanted or wanted.endswith(".toml") else shipped_scenario(wanted)
+
+
+async def _rehearse(scratch: Path, scenario: str | None, claude: str | None, output: Output) -> int:
+    folder, home, store = scratch / "thermo", scratch / "home", scratch / "state"
+    home.mkdir()
+    make_scratch_repository(folder)
+    spec = RunSpec(
+        goal=story().goal,
+        cwd=str(folder.resolve()),
+        name="rehearsal",
+        checks=story().checks,
+        options=AgentOptions(claude=claude, skip_permissions=True),
+    )
+    run_id = wiring.new_run_id()
+    with ScriptedModel(_scenario(scenario)) as model:
+        env = claude_environment(home, model.url, path=os.environ.get("PATH", os.defpath))
+        async with opened(store) as log:
+            job = Job(run_id=run_id, begin=(spec, POLICY))
+            state = await drive(log, job, store, output, env)
+            records = await log.read(run_id)
+    if not output.for_programs:
+        click.echo("\n" + render(state, records, wiring.system_clock().now()))
+        click.echo(AFTERWARDS)
+    return exit_code_of(state)

@@ -1,0 +1,106 @@
+"""`doctor`, `config`, `completion`: before the first run."""
+
+import json
+import os
+from typing import Any
+
+import click
+
+from untildone import config as settings_of
+from untildone.cli.options import folder_of, store_of
+from untildone.cli.tables import aligned
+from untildone.core.durations import format_duration
+from untildone.core.printable import one_line
+from untildone.core.settings import GROUPS, PROFILE_NAMES, SETTINGS, Setting
+from untildone.errors import NotTheOperator, UsageError
+
+_VALUE_WIDTH = 60
+
+
+@click.group(invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--profile", type=click.Choice(PROFILE_NAMES), help="As if this profile had been given.")
+@click.option("--cwd", metavar="DIR", help="For this folder instead of the current one.")
+@click.pass_context
+def config(ctx: click.Context, *, as_json: bool, profile: str | None, cwd: str | None) -> None:
+    """Every setting, its value, and where that comes from."""
+    ctx.obj = cwd
+    if ctx.invoked_subcommand is not None:
+        return
+    resolved = settings_of.resolve(
+        {"profile": profile},
+        env=os.environ,
+        project_file=settings_of.project_file(folder_of(cwd)),
+        user_file=settings_of.user_file(os.environ),
+    )
+    if as_json:
+        table = {s.name: {"value": resolved.value(s.name), "origin": resolved.origin(s.name)} for s in SETTINGS}
+        click.echo(json.dumps(table, ensure_ascii=False))
+        return
+    for group, title in GROUPS.items():
+        click.echo(f"\n{title}")
+        rows = [
+            (f"  {s.name}", _shown(s, resolved.value(s.name)), resolved.origin(s.name))
+            for s in SETTINGS
+            if s.group == group
+        ]
+        click.echo(aligned(rows))
+
+
+@config.command()
+@click.pass_obj
+def trust(cwd: str | None) -> None:
+    """Allow the project file, as it is now, to set commands and rights."""
+    if os.environ.get(settings_of.OPERATOR_MARK):
+        raise NotTheOperator("an agent may not trust settings: ask the human")
+    folder = folder_of(cwd)
+    file = settings_of.project_file(folder)
+    if file is None:
+        raise UsageError(f"there is no {settings_of.PROJECT_FILE} in {folder} or its repository: nothing to trust")
+    settings_of.trust(file, settings_of.state_dir(os.environ))
+    click.echo(f"{file} is trusted until it changes")
+
+
+def _shown(setting: Setting, value: Any) -> str:
+    if value is None:
+        return "-"
+    if setting.kind == "DURATION" and isinstance(value, float):
+        return format_duration(value)
+    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return one_line(text, _VALUE_WIDTH) or "-"
+
+
+@click.command()
+@click.option("--claude", metavar="PROGRAM", help="The claude program to look at.")
+@click.option("--cwd", metavar="DIR", help="For this folder instead of the current one.")
+@click.option("--store", metavar="DIR", help="Folder that holds the runs.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def doctor(claude: str | None, cwd: str | None, store: str | None, *, as_json: bool) -> int:
+    """Check that everything a run needs is here."""
+    from untildone.cli.checkup import check_up
+
+    findings = check_up(folder_of(cwd), store_of(store), claude)
+    if as_json:
+        click.echo(json.dumps([finding._asdict() for finding in findings], ensure_ascii=False))
+    else:
+        for finding in findings:
+            click.echo(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name:<9} {one_line(finding.detail)}")
+            if finding.remedy:
+                click.echo(f"{'':<16}{finding.remedy}")
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script for a shell: eval "$(untildone completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    from untildone.cli.app import cli
+
+    make = get_completion_class(shell)
+    if make is None:
+        raise UsageError(f"there is no completion for {shell}")
+    # The script is filled in here because click's own way asks the shell for its version first.
+    complete = make(cli, {}, "untildone", "_UNTILDONE_COMPLETE")
+    click.echo(complete.source_template % complete.source_vars())

@@ -1,0 +1,284 @@
+"""The warm agent when things go wrong: interrupts, budgets, crashes, hangs, failures at the start."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from sdk_stage import DONE, STATUS, Stage, bash, claude_pid, staged
+
+from untildone.agents.claude_sdk import ClaudeSdk
+from untildone.core.events import Event
+from untildone.core.faults import classify
+from untildone.core.outcome import Order
+from untildone.core.policy import AgentOptions
+from untildone.core.trace import AgentReply, AgentReplyStarted, AgentSession, AgentStarted, AgentToolUse
+from untildone.errors import AgentError, AgentMissing, ConfigError, LeaseLost
+from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
+from untildone.sandbox.guard import descendants
+from untildone.sandbox.host import HostSpawner
+
+pytestmark = [pytest.mark.anyio, pytest.mark.claude]
+
+DEAR = 80_000
+"""Output tokens that cost 1.60 $ with the default model."""
+
+
+def dear(command: str) -> Reply:
+    return Reply(tools=(ToolCall("Bash", {"command": command}),), input_tokens=0, output_tokens=DEAR)
+
+
+def interrupt_when(stage: Stage, kind: type[Event]) -> None:
+    """Interrupt from inside `tell`, the first time such an event is told."""
+    done = False
+
+    async def on_event(event: Event) -> None:
+        nonlocal done
+        if isinstance(event, kind) and not done:
+            done = True
+            await stage.agent.interrupt()
+
+    stage.on_event = on_event
+
+
+async def test_a_budget_is_kept_to_the_reply(tmp_path: Path) -> None:
+    spent = 0.0
+    conversations = ((dear("touch one"), dear("touch two"), dear("touch three"), DONE), (DONE,))
+    async with staged(tmp_path, scenario=Scenario(name="dear", iterations=conversations)) as stage:
+
+        async def on_event(event: Event) -> None:
+            nonlocal spent
+            if isinstance(event, AgentReply):
+                spent += event.cost_usd or 0.0
+                if spent >= 1.0:
+                    await stage.agent.interrupt()
+
+        stage.on_event = on_event
+        outcome = await stage.iterate()
+        assert outcome.interrupted
+        assert outcome.failure is None
+        assert outcome.cost_usd == pytest.approx(1.60, abs=1e-9)
+        assert len(stage.model.requests) == 1
+        assert not (stage.folder / "two").exists()
+        stage.on_event = None
+        after = await stage.iterate()
+        assert (after.interrupted, after.failure) == (False, None)
+        assert len(set(stage.pids)) == 1
+
+
+@pytest.mark.parametrize("kind", [AgentSession, AgentReplyStarted, AgentToolUse])
+async def test_an_interrupt_works_at_any_moment(tmp_path: Path, kind: type[Event]) -> None:
+    slow = Reply(text="word " * 200, chunk_delay=0.02, tools=(ToolCall("Bash", {"command": "sleep 61; true"}),))
+    conversations = ((slow, DONE), (DONE,))
+    async with staged(tmp_path, scenario=Scenario(name="slow", iterations=conversations)) as stage:
+        interrupt_when(stage, kind)
+        started = time.monotonic()
+        outcome = await stage.iterate()
+        assert outcome.interrupted
+        assert time.monotonic() - started < 20
+        assert len(stage.model.requests) <= 1
+        assert (await stage.iterate()).failure is None
+        assert len(set(stage.pids)) == 1
+
+
+async def test_an_interrupt_ends_a_running_tool(tmp_path: Path) -> None:
+    conversations = ((bash("touch began; sleep 61"), DONE), (DONE,))
+    async with staged(tmp_path, scenario=Scenario(name="tool", iterations=conversations)) as stage:
+        iterating = asyncio.create_task(stage.iterate())
+        while not (stage.folder / "began").exists():
+            await asyncio.sleep(0.02)
+        await stage.agent.interrupt()
+        outcome = await iterating
+        assert (outcome.interrupted, outcome.failure) == (True, None)
+        assert outcome.cost_usd == pytest.approx(stage.ledger_cost(), abs=1e-9)
+        await stage.iterate()
+        assert len(set(stage.pids)) == 1
+
+
+async def test_an_interrupt_during_the_start_is_obeyed(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        interrupt_when(stage, AgentStarted)
+        outcome = await stage.iterate()
+        assert (outcome.interrupted, outcome.failure, len(stage.model.requests)) == (True, None, 0)
+        assert (await stage.iterate()).failure is None
+
+
+async def test_an_interrupt_when_idle_is_harmless(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        await stage.agent.interrupt()
+        assert not (await stage.iterate()).interrupted
+        await stage.agent.interrupt()
+        assert not (await stage.iterate()).interrupted
+
+
+async def test_a_background_command_that_never_ends_is_stopped_after_the_grace(tmp_path: Path) -> None:
+    replies = (bash("sleep 6123", run_in_background=True), Reply(text=f"it runs{STATUS}"))
+    async with staged(tmp_path, *replies, background_grace=0.5) as stage:
+        outcome = await stage.iterate()
+        assert (outcome.failure, outcome.interrupted) == (None, False)
+        assert outcome.final_text.startswith("it runs")
+        tree = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(stage.pids[0] or 0)]
+        assert not any(b"6123" in line for line in tree)
+        await stage.iterate()
+        assert len(set(stage.pids)) == 1
+
+
+async def test_an_interrupt_does_not_wait_for_background_commands(tmp_path: Path) -> None:
+    conversations = ((bash("sleep 6124", run_in_background=True), bash("touch began; sleep 61")), (DONE,))
+    async with staged(tmp_path, scenario=Scenario(name="both", iterations=conversations)) as stage:
+        iterating = asyncio.create_task(stage.iterate())
+        while not (stage.folder / "began").exists():
+            await asyncio.sleep(0.02)
+        asked = time.monotonic()
+        await stage.agent.interrupt()
+        assert (await iterating).interrupted
+        assert time.monotonic() - asked < 10
+        await stage.iterate()
+        tree = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(stage.pids[-1] or 0)]
+        assert not any(b"6124" in line for line in tree)
+
+
+async def test_a_claude_killed_in_mid_iteration_is_a_crash_and_is_replaced(tmp_path: Path) -> None:
+    async with staged(tmp_path, scenario=Scenario(name="crash", replies=(bash("sleep 61"), DONE))) as stage:
+
+        async def on_event(event: Event) -> None:
+            if isinstance(event, AgentReply):
+                os.kill(claude_pid(stage.pids[-1]), signal.SIGKILL)
+
+        stage.on_event = on_event
+        outcome = await stage.iterate()
+        stage.on_event = None
+        assert outcome.failure is not None
+        assert (outcome.failure.has_result, outcome.failure.signal) == (False, signal.SIGKILL)
+        assert classify(outcome.failure).name == "crash"
+        assert outcome.cost_usd == pytest.approx(stage.ledger_cost(), abs=1e-9)
+        assert outcome.session_id is not None
+        resumed = await stage.iterate("Go on.", resume_session=outcome.session_id)
+        assert resumed.failure is None
+        assert resumed.session_id == outcome.session_id
+        assert "Work." in stage.messages(-1)
+        assert len(set(stage.pids)) == 2
+
+
+async def test_a_stopped_claude_does_not_hold_up_an_interrupt(tmp_path: Path) -> None:
+    async with staged(tmp_path, scenario=Scenario(name="frozen", iterations=((bash("sleep 61"),), (DONE,)))) as stage:
+
+        async def on_event(event: Event) -> None:
+            if isinstance(event, AgentToolUse):
+                os.kill(claude_pid(stage.pids[-1]), signal.SIGSTOP)
+                await stage.agent.interrupt()
+
+        stage.on_event = on_event
+        outcome = await stage.iterate()
+        assert (outcome.interrupted, outcome.failure) == (True, None)
+        stage.on_event = None
+        assert (await stage.iterate()).failure is None
+
+
+@pytest.mark.parametrize(
+    ("status", "name"), [(401, "authentication"), (429, "rate_limit"), (529, "overloaded"), (500, "server_error")]
+)
+async def test_an_api_failure_is_named_and_leaves_the_process_warm(tmp_path: Path, status: int, name: str) -> None:
+    replies = (Reply(status=status), DONE)
+    async with staged(tmp_path, scenario=Scenario(name="failing", replies=replies)) as stage:
+        outcome = await stage.iterate()
+        assert outcome.failure is not None
+        assert classify(outcome.failure).name == name
+        again = await stage.iterate("Go on.", resume_session=outcome.session_id)
+        assert again.failure is None
+        assert "Work." in stage.messages(-1)
+        assert len(set(stage.pids)) == 1
+
+
+async def test_closing_in_mid_iteration_ends_everything_at_once(tmp_path: Path) -> None:
+    async with staged(tmp_path, bash("touch began; sleep 61")) as stage:
+        iterating = asyncio.create_task(stage.iterate())
+        while not (stage.folder / "began").exists():
+            await asyncio.sleep(0.02)
+        guard = stage.pids[0]
+        assert guard is not None
+        started = time.monotonic()
+        await stage.agent.close()
+        assert time.monotonic() - started < 10
+        outcome = await iterating
+        assert (outcome.interrupted, outcome.failure) == (True, None)
+        assert descendants(guard) == []
+        assert not Path(f"/proc/{guard}").exists()
+        await stage.agent.close()
+        with pytest.raises(AgentError, match="closed"):
+            await stage.iterate()
+
+
+async def test_an_error_while_telling_reaches_the_engine_and_the_process_is_not_used_again(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+
+        async def on_event(event: Event) -> None:
+            if isinstance(event, AgentReplyStarted):
+                raise LeaseLost("another driver took this run over")
+
+        stage.on_event = on_event
+        with pytest.raises(LeaseLost):
+            await stage.iterate()
+        stage.on_event = None
+        assert (await stage.iterate("Anew.")).final_text.startswith("word")
+        assert len(set(stage.pids)) == 2
+
+
+async def test_what_claude_says_about_a_failed_start_is_passed_on(tmp_path: Path) -> None:
+    options = AgentOptions(extra_args=("--no-such-option",))
+    async with staged(tmp_path, options=options) as stage:
+        outcome = await stage.iterate()
+        assert outcome.failure is not None
+        assert "--no-such-option" in outcome.failure.text
+        assert (outcome.failure.has_result, outcome.failure.exit_code) == (False, 1)
+
+
+async def test_resuming_a_session_that_does_not_exist_is_a_failure_with_a_reason(tmp_path: Path) -> None:
+    async with staged(tmp_path) as stage:
+        outcome = await stage.iterate(resume_session="00000000-0000-4000-8000-000000000000")
+        assert outcome.failure is not None
+        assert "No conversation found" in outcome.failure.text
+        assert (await stage.iterate()).failure is None
+
+
+def program(path: Path, script: str) -> str:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+async def test_a_program_that_is_no_claude_is_a_failure_not_a_hang(tmp_path: Path) -> None:
+    fake = program(tmp_path / "fake", "echo 'this is not claude' >&2; exit 3")
+    async with staged(tmp_path, options=AgentOptions(claude=fake)) as stage:
+        outcome = await stage.iterate()
+        assert outcome.failure is not None
+        assert (outcome.failure.exit_code, outcome.failure.text) == (3, "this is not claude")
+
+
+async def test_a_program_that_says_nothing_can_be_interrupted(tmp_path: Path) -> None:
+    mute = program(tmp_path / "mute", "exec sleep 61")
+    async with staged(tmp_path, options=AgentOptions(claude=mute)) as stage:
+        iterating = asyncio.create_task(stage.iterate())
+        while not stage.pids:
+            await asyncio.sleep(0.02)
+        await stage.agent.interrupt()
+        assert (await iterating).interrupted
+
+
+async def test_a_missing_claude_or_hooks_file_is_said_in_one_line(tmp_path: Path) -> None:
+    order = Order(run_id="r", iteration_num=1, prompt="Work.", rules="")
+    for options, error in (
+        (AgentOptions(claude="/no/such/claude"), AgentMissing),
+        (AgentOptions(hooks_file="/no/such/hooks.json"), ConfigError),
+    ):
+        async with staged(tmp_path, options=options) as stage:
+            with pytest.raises(error, match="/no/such"):
+                await stage.agent.iterate(order, stage._tell)
+
+
+async def test_closing_an_agent_that_never_ran_is_harmless(tmp_path: Path) -> None:
+    agent = ClaudeSdk(AgentOptions(), HostSpawner(), cwd=str(tmp_path), env={})
+    await agent.close()
+    await agent.close()

@@ -1,0 +1,85 @@
+"""Runs written into a store as a driver would, and what a command said."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from untildone.core.beginning import beginning
+from untildone.core.events import (
+    ContinuousCompleted,
+    ContinuousResumed,
+    ContinuousSuspended,
+    Event,
+    IterationCompleted,
+    IterationStarted,
+    Record,
+)
+from untildone.core.policy import AgentOptions, Policy, RunSpec
+from untildone.engine.clock import SystemClock
+from untildone.store.sqlite import SqliteLog
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Say = Callable[..., Said]
+
+DRIVER = ContinuousResumed(pid=1, host="here", version="0", lease=1)
+FIRST = (
+    IterationStarted(iteration_num=1),
+    IterationCompleted(iteration_num=1, cost_usd=0.25, duration_seconds=3.0, output_preview="half way"),
+)
+
+
+class Runs:
+    """Runs that are in the store already, written as a driver would."""
+
+    def __init__(self, store: Path) -> None:
+        self.path = store / "untildone.db"
+
+    def begin(
+        self,
+        folder: Path,
+        *events: Event,
+        name: str = "night",
+        goal: str = "a goal",
+        policy: Policy | None = None,
+        run_id: str = "abc123def456",
+        status: str = "suspended",
+        options: AgentOptions | None = None,
+    ) -> str:
+        spec = RunSpec(goal=goal, cwd=str(folder), name=name, options=options or AgentOptions())
+        opening = beginning(run_id, spec, policy or Policy(max_runs=5, max_cost_usd=2.0))
+
+        async def write() -> None:
+            log = SqliteLog(self.path, SystemClock())
+            lease = await log.acquire(run_id, name=name, folder=str(folder))
+            await log.append(run_id, [opening, DRIVER, *events], lease=lease)
+            await log.release(lease, status=status)
+            await log.close()
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        asyncio.run(write())
+        return run_id
+
+    def read(self, run_id: str = "abc123def456") -> Sequence[Record]:
+        async def read() -> list[Record]:
+            log = SqliteLog(self.path, SystemClock())
+            try:
+                return await log.read(run_id, trace=True)
+            finally:
+                await log.close()
+
+        return asyncio.run(read())
+
+    def last(self, run_id: str = "abc123def456") -> Event:
+        return self.read(run_id)[-1].event
+
+
+SUSPENDED = ContinuousSuspended(stop_reason="stop_requested")
+LIMITED = ContinuousSuspended(stop_reason="max_runs_reached")
+DONE = ContinuousCompleted(stop_reason="completion_signal")

@@ -1,0 +1,38 @@
+"""The command line as a person meets it: argv in, exit code and two streams out."""
+
+from pathlib import Path
+
+import pytest
+from cli_kit import Runs, Said, Say
+
+from untildone.cli.app import entry
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "state"
+    monkeypatch.setenv("UNTILDONE_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def say(store: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> Say:
+    def run(*argv: str) -> Said:
+        code = entry(argv)
+        out, err = capsys.readouterr()
+        return Said(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def runs(store: Path) -> Runs:
+    return Runs(store)

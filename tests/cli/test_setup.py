@@ -1,0 +1,65 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_kit import Say
+
+from untildone.core.settings import SETTINGS
+
+
+def test_config_shows_every_value_and_its_origin(say: Say, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "untildone.toml").write_text("max_runs = 7\nmax_duration = '2h'\n")
+    monkeypatch.setenv("UNTILDONE_MODEL", "opus")
+    found = json.loads(say("config", "--json").out)
+    assert set(found) == {setting.name for setting in SETTINGS}
+    assert found["max_runs"] == {"value": 7, "origin": "untildone.toml:1"}
+    assert found["model"] == {"value": "opus", "origin": "environment UNTILDONE_MODEL"}
+    text = say("config").out
+    assert [setting.name for setting in SETTINGS if f"  {setting.name} " not in text] == []
+    assert "2h" in text
+    assert "profile ralph (--profile)" in say("config", "--profile", "ralph").out
+
+
+def test_trust_lets_a_project_file_set_commands_until_it_changes(say: Say, project: Path) -> None:
+    file = project / "untildone.toml"
+    file.write_text('checks = ["true"]\n')
+    refused = say("run", "x", "-m", "1", "--dry-run")
+    assert refused.code == 2
+    assert "untildone config trust" in refused.err
+    assert say("config", "trust").out == f"{file} is trusted until it changes\n"
+    assert say("run", "x", "-m", "1", "--dry-run").code == 0
+    file.write_text('checks = ["false"]\n')
+    assert say("run", "x", "-m", "1", "--dry-run").code == 2
+
+
+def test_doctor_finds_what_is_missing(say: Say, project: Path, tmp_path: Path) -> None:
+    claude = tmp_path / "claude"
+    claude.write_text("#!/bin/sh\necho 1.2.3\n")
+    claude.chmod(0o755)
+    well = say("doctor", "--claude", str(claude))
+    assert well.code == 0, well.out
+    assert f"1.2.3 at {claude}" in well.out
+    (project / "untildone.toml").write_text("max_run = 1")
+    ill = say("doctor", "--claude", "no-such-claude", "--json")
+    assert ill.code == 1
+    assert [finding["name"] for finding in json.loads(ill.out) if not finding["ok"]] == ["claude", "settings"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(say: Say, shell: str) -> None:
+    assert "_UNTILDONE_COMPLETE" in say("completion", shell).out
+
+
+def test_completion_completes() -> None:
+    env = os.environ | {
+        "_UNTILDONE_COMPLETE": "bash_complete",
+        "COMP_WORDS": "untildone run --max-c",
+        "COMP_CWORD": "2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "untildone"], capture_output=True, text=True, timeout=60, check=False, env=env
+    )
+    assert set(done.stdout.split()) == {"plain,--max-cost", "plain,--max-calls-per-hour"}

@@ -1,0 +1,71 @@
+"""One plain line for any event."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.event_kit import values_of
+from core.night_kit import HOSTILE, committed, night, validation
+from core.run_kit import START, failed
+from untildone.core import codec
+from untildone.core import events as ev
+from untildone.core import trace as tr
+from untildone.core.events import Event, Record
+from untildone.core.lines import event_line, tool_line
+
+
+def line(event: Event) -> str | None:
+    return event_line(Record(seq=1, at=START, event=event))
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (committed(1, "3f9ac21e77d1b2", "fix it\n\nbody"), "committed 3f9ac21e (2 files): fix it"),
+        (validation(2, passed=False), "checks failed at c0ffee00: pytest -q (exit 1)"),
+        (validation(2, passed=True), "checks passed at c0ffee00: pytest -q"),
+        (ev.ContinuousWarning(message="notes cut"), "note: notes cut"),
+        (ev.LimitsChanged(by="me", changes={"max_runs": None}), "me changed the limits: max_runs = none"),
+        (ev.ResetRequested(by="me"), "me reset the breaker"),
+        (ev.StopRequested(by="me", after_iteration=True), "me asked the run to stop after this iteration"),
+        (ev.ContinuousLimitReached(limit_type="max_runs", limit_value=2, current_value=2),
+         "limit reached: as many successful iterations as asked for (2 of 2)"),
+        (ev.Unknown(type="future.thing", version=1, kind="control", data=b""), "event future.thing (from a newer version)"),
+        (tr.AgentToolUse(iteration_num=1, tool="mcp__git__log", tool_use_id="t", detail="-3"), "+ git/log -3"),
+        (tr.AgentToolUse(iteration_num=1, tool="Bash", tool_use_id="t", detail="ls"), "$ Bash ls"),
+        (tr.AgentToolResult(iteration_num=1, tool_use_id="t", is_error=True, text="no\nsuch"), "  ✗ no such"),
+        (tr.AgentToolResult(iteration_num=1, tool_use_id="t", text="fine"), None),
+        (tr.AgentMessage(iteration_num=1, text=" \n"), None),
+        (tr.AgentThinking(iteration_num=1, chars=3), None),
+    ],
+)  # fmt: skip
+def test_what_each_event_says(event: Event, said: str | None) -> None:
+    assert line(event) == said
+
+
+def test_a_failure_names_cause_cost_and_what_was_cut_off() -> None:
+    said = line(failed(2, "overloaded", error="529 Overloaded", cost_usd=None, estimated_usd=0.03))
+    assert said is not None
+    for part in ("iteration 2", "cost unknown", "about $0.03 cut off", "529: overloaded", "529 Overloaded"):
+        assert part in said
+
+
+def test_a_whole_night_reads_like_a_story() -> None:
+    said = [text for record in night() if (text := event_line(record))]
+    assert said[-1].startswith("done and verified: ")
+    assert any(text.startswith("iteration 1 ended in 42s, $1.25, 2 files changed: keep the last byte") for text in said)
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(codec.REGISTRY.values(), key=lambda kind: kind.TYPE), ids=lambda kind: kind.TYPE
+)
+@given(data=st.data())
+def test_every_event_has_one_safe_line(kind: type[Event], data: st.DataObject) -> None:
+    said = line(data.draw(values_of(kind)))
+    assert said is None or ("\n" not in said and "\x1b" not in said and len(said) < 2000)
+
+
+def test_hostile_tool_calls_stay_one_short_line() -> None:
+    said = tool_line(tr.AgentToolUse(iteration_num=1, tool=HOSTILE, tool_use_id="t", detail=HOSTILE * 100), 80)
+    assert len(said) <= 80
+    assert "\x1b" not in said

@@ -1,0 +1,249 @@
+"""A run as people and programs see it."""
+
+from dataclasses import replace
+from datetime import timedelta, timezone
+
+import pytest
+
+from core.night_kit import POLICY, night, reported, validation
+from core.run_kit import START, after, completed, failed, now_of, started
+from untildone.core import events as ev
+from untildone.core import trace as tr
+from untildone.core.fold import fold
+from untildone.core.oneliners import closing_lines, monitor_line, result_line
+from untildone.core.outcome import Evidence, Usage
+from untildone.core.policy import Policy
+from untildone.core.state import LoopState
+from untildone.core.stopping import Reason, exit_code
+from untildone.core.views import RunView, result_json, run_view, status_json
+from untildone.errors import UsageError
+
+EAST = timezone(timedelta(hours=2))
+KEYS = ["run_id", "name", "exit_reason", "success", "verified", "loops_completed", "attempts", "total_cost_usd", "elapsed_seconds", "total_tasks_completed", "total_files_modified", "final_status", "rate_limit_hit", "error"]
+
+
+def stopped(reason: str, *, detail: str = "", policy: Policy | None = None) -> RunView:
+    state = after(started(1), completed(1), ev.ContinuousSuspended(stop_reason=reason, detail=detail), policy=policy)
+    return run_view(state, now_of(state))
+
+
+def seen(*events: ev.Event, policy: Policy | None = None, late: float = 0.0) -> RunView:
+    state = after(*events, policy=policy)
+    return run_view(state, now_of(state) + late, alive=True, zone=EAST)
+
+
+# --- the phase in a person's words ---------------------------------------------------------------------------
+
+
+def test_a_run_that_never_began() -> None:
+    view = run_view(LoopState(), START)
+    assert (view.status, view.phase, view.exit_reason, view.advice) == ("new", "not started", None, "")
+
+
+def test_a_wait_says_what_for_and_until_when_in_local_time() -> None:
+    until = 1_760_000_000.0  # 2025-10-09 08:53 UTC
+    view = seen(started(1), failed(1, "rate_limit", retry_at=until))
+    assert (view.status, view.waiting_until) == ("waiting", until)
+    assert view.phase == "waiting for the rate limit until 2025-10-09 10:53"
+    state = after(started(1), failed(1, "usage_limit", retry_at=until))
+    assert run_view(state, until - 60, alive=True, zone=EAST).phase == "waiting for the usage limit until 10:53"
+
+
+@pytest.mark.parametrize(
+    ("events", "status", "phase"),
+    [
+        ([started(1)], "running", "running"),
+        ([started(1), ev.PauseRequested(by="me")], "running", "pausing"),
+        ([ev.PauseRequested(by="me")], "paused", "paused"),
+        ([started(1), ev.StopRequested(by="me")], "running", "stopping"),
+        ([started(1), ev.StopRequested(by="me", after_iteration=True)], "running", "stopping after this iteration"),
+        ([ev.ContinuousSuspended(stop_reason="billing")], "suspended", "suspended: the account has no credit or is on hold"),
+    ],
+)  # fmt: skip
+def test_the_phase_says_what_is_going_on(events: list[ev.Event], status: str, phase: str) -> None:
+    view = seen(*events)
+    assert (view.status, view.phase) == (status, phase)
+
+
+def test_a_run_without_its_driver_is_interrupted_and_its_clock_stands() -> None:
+    state = after(started(1), policy=POLICY)
+    gone = run_view(state, now_of(state) + 5000, alive=False)
+    assert gone.status == "interrupted"
+    assert gone.elapsed_seconds == state.active_seconds
+    assert "untildone resume it" in gone.advice
+    time = next(gauge for gauge in gone.gauges if gauge.field == "max_duration")
+    assert time.used == state.active_seconds
+    alive = run_view(state, now_of(state) + 5000, alive=True)
+    assert alive.elapsed_seconds == state.active_seconds + 5000
+
+
+def test_checks_under_way_and_their_verdict() -> None:
+    claim = [started(1), completed(1, claim=reported("all", done=True))]
+    state = after(*claim, checks=("pytest",))
+    view = run_view(state, now_of(state), alive=True)
+    assert (view.phase, view.verdict, view.streak_needed) == ("running the checks", "not run", 1)
+    refused = after(*claim, validation(1, passed=False), checks=("pytest",))
+    assert run_view(refused, now_of(refused)).verdict == "failed"
+    assert seen(*claim).verdict == "no checks"
+
+
+# --- limits and money ----------------------------------------------------------------------------------------
+
+
+def test_a_gauge_for_each_limit_that_is_set() -> None:
+    policy = Policy(max_runs=4, max_cost_usd=5.0, max_tokens=2000, max_duration=7200.0, deadline=START + 1000)
+    reply = tr.AgentReply(iteration_num=2, message_id="m", model="m", usage=Usage(900, 100), cost_usd=0.32)
+    view = seen(started(1), completed(1), started(2), reply, policy=policy, late=494.0)
+    assert {gauge.field: gauge.share for gauge in view.gauges} == {
+        "max_runs": 0.25,
+        "max_cost_usd": pytest.approx(0.084),
+        "max_tokens": 0.5,
+        "max_duration": pytest.approx(498 / 7200),
+        "deadline": pytest.approx(0.4995, abs=0.001),
+    }
+    texts = {gauge.label: gauge.text for gauge in view.gauges}
+    assert texts["budget"] == "$0.42 of $5.00"
+    assert texts["time"] == "8m18s of 2h"
+    assert texts["deadline"].endswith("(in 8m20s)")
+
+
+def test_a_gauge_never_overflows() -> None:
+    view = seen(started(1), completed(1, cost_usd=9.0), policy=Policy(max_cost_usd=5.0, deadline=START - 10))
+    assert [gauge.share for gauge in view.gauges] == [1.0, 1.0]
+
+
+def test_estimates_stand_apart_and_unknown_is_never_zero() -> None:
+    assert seen(started(1), completed(1, cost_usd=0.42)).cost == "$0.42"
+    assert seen(started(1), completed(1, cost_usd=0.42, estimated_usd=0.03)).cost == "$0.42 + about $0.03 cut off"
+    unknown = seen(started(1), completed(1, cost_usd=None))
+    assert unknown.cost == "unknown"
+    assert result_json(unknown)["total_cost_usd"] is None
+    partly = seen(started(1), completed(1, cost_usd=0.42), started(2), completed(2, cost_usd=None))
+    assert partly.cost == "$0.42 + an unknown part"
+
+
+def test_a_failed_attempt_makes_room_for_another() -> None:
+    policy = Policy(max_runs=3)
+    assert seen(started(1), policy=policy).iterations_at_most == 3
+    assert seen(started(1), failed(1, "crash"), started(2), policy=policy).iterations_at_most == 4
+    waiting = seen(started(1), failed(1, "rate_limit", retry_at=START + 900), policy=policy)
+    assert (waiting.iterations_at_most, waiting.failed) == (3, 0)
+    assert seen(started(1), policy=Policy(max_runs=3, max_iterations=2)).iterations_at_most == 2
+    assert seen(started(1), policy=Policy(unbounded=True)).iterations_at_most is None
+
+
+# --- the end -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_stop_reason_has_an_exit_code_and_a_helpful_line(reason: Reason) -> None:
+    view = stopped(reason, policy=Policy(max_runs=4, max_cost_usd=5.0, max_duration=3600.0))
+    assert view.exit_code == exit_code(reason)
+    assert view.success == (view.exit_code == 0)
+    assert "`" in view.advice
+    assert "{" not in view.advice
+
+
+@pytest.mark.parametrize(
+    ("reason", "command"),
+    [
+        (Reason.AUTHENTICATION, "Run `claude` once and log in, then `untildone resume it`."),
+        (Reason.MAX_COST, "Go on with `untildone resume it --max-cost 10`."),
+        (Reason.MAX_RUNS, "Go on with `untildone resume it --max-runs 8`."),
+        (Reason.MAX_DURATION, "Go on with `untildone resume it --max-duration 2h`."),
+        (Reason.DEADLINE, "Go on with `untildone resume it --deadline HH:MM`."),
+    ],
+)
+def test_the_advice_can_be_typed(reason: Reason, command: str) -> None:
+    assert stopped(reason, policy=Policy(max_runs=4, max_cost_usd=5.0, max_duration=3600.0)).advice == command
+
+
+def test_a_name_that_would_need_quoting_is_not_put_into_commands() -> None:
+    state = after(ev.ContinuousSuspended(stop_reason="outage"), name="a `b`; rm")
+    assert "untildone resume run1" in run_view(state, now_of(state)).advice
+
+
+def test_a_reason_of_a_newer_version_is_still_an_answer() -> None:
+    view = stopped("moon_phase")
+    assert (view.exit_code, view.success) == (1, False)
+    assert "untildone log it" in view.advice
+
+
+def test_the_result_has_exactly_the_promised_keys() -> None:
+    result = result_json(run_view(fold(night()), START + 1000))
+    assert list(result) == KEYS
+    assert {key: result[key] for key in KEYS if key != "elapsed_seconds"} == {
+        "run_id": "run1", "name": "it", "exit_reason": "validation_passed", "success": True, "verified": True,
+        "loops_completed": 3, "attempts": 3, "total_cost_usd": 3.86, "total_tasks_completed": 2,
+        "total_files_modified": 6, "final_status": "COMPLETE", "rate_limit_hit": True, "error": None,
+    }  # fmt: skip
+
+
+def test_an_error_is_told_only_where_something_went_wrong() -> None:
+    assert result_json(stopped("max_runs_reached"))["error"] is None
+    assert result_json(stopped("stop_requested", detail="by me"))["error"] is None
+    assert result_json(stopped("blocked", detail="no key"))["error"] == "no key"
+    assert result_json(stopped("billing"))["error"] == "the account has no credit or is on hold"
+
+
+def test_the_status_has_all_of_the_result_and_more() -> None:
+    state = fold(night())
+    view = run_view(state, START + 1000)
+    status = status_json(view, state)
+    assert {key: status[key] for key in KEYS} == result_json(view)
+    assert status["exists"] is True
+    assert status["estimated_usd"] == 0.02
+    assert status["checks"] == {"commands": ["pytest -q"], "verdict": "passed", "commit": "c0ffee0012345678"}
+    assert status["circuit"] == {
+        "tripped": False, "state": "closed", "trip_reason": None, "tripped_at": None, "no_progress_count": 0,
+    }  # fmt: skip
+    assert status["session"]["initial_prompt"] == "fix the parser"
+    assert set(status["limits"]) == {"max_runs", "max_cost_usd", "max_duration"}
+
+
+# --- on one line ---------------------------------------------------------------------------------------------
+
+
+def test_the_format_fills_in_plain_fields() -> None:
+    view = stopped("max_runs_reached")
+    assert result_line("{exit_reason} {attempts} {success} {error}|{{x}}\\n", view) == "max_runs_reached 1 false |{x}\n"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["{nope}", "{run_id.__class__}", "{run_id[0]}", "{run_id!r}", "{}", "{run_id", "run_id}"]
+)
+def test_anything_but_a_plain_field_is_refused_naming_the_fields(wrong: str) -> None:
+    with pytest.raises(UsageError, match="exit_reason, success"):
+        result_line(wrong, stopped("outage"))
+
+
+def test_the_monitor_line() -> None:
+    claim = reported("all", done=True, tasks_completed=2, tests_status="PASSING")
+    evidence = Evidence(changed=True, files_changed=5)
+    view = seen(
+        started(1), completed(1, cost_usd=0.42, claim=claim, evidence=evidence),
+        policy=Policy(max_iterations=50, max_cost_usd=5.0),
+    )  # fmt: skip
+    assert monitor_line(replace(view, iteration=3)) == (
+        "[Loop 3/50] COMPLETE | Tasks: 2 | Files: 5 | Tests: PASSING | Cost: $0.42/$5.00 | "
+        "Circuit: closed 0/3 | Streak: 1/2"
+    )
+
+
+def test_the_last_words_name_the_figures_and_the_next_step() -> None:
+    took, advice = closing_lines(run_view(fold(night()), START + 1000))
+    for part in (
+        "3 iterations (3 without a fault)",
+        "$3.86 + about $0.02 cut off",
+        "6 files",
+        "2 commits (last c0ffee00)",
+    ):
+        assert part in took
+    assert "untildone brief it" in advice
+
+
+def test_hostile_words_never_reach_a_line_raw() -> None:
+    state = after(ev.ContinuousSuspended(stop_reason="blocked", detail="\x1b[2Jgone\nline"), goal="a\x1b]0;x\x07b\nc")
+    view = run_view(state, now_of(state))
+    assert (view.goal, view.detail) == ("ab c", "gone line")
+    assert "\x1b" not in result_line("{error}", view) + monitor_line(view)

@@ -1,0 +1,125 @@
+"""A whole run on real git, real SQLite and a scripted agent, with a clock that can run faster."""
+
+import asyncio
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from untildone import wiring
+from untildone.agents.scripted import Act, ScriptedAgent, Step
+from untildone.core.claims import Report
+from untildone.core.events import Event, Record
+from untildone.core.outcome import Order, Outcome
+from untildone.core.policy import Policy, RunSpec
+from untildone.core.state import LoopState
+
+Steps = Iterable[Outcome | Act | Step]
+
+
+class FastClock:
+    """Real time, `speed` times faster."""
+
+    def __init__(self, speed: float = 1.0) -> None:
+        self._speed = speed
+        self._began = time.monotonic()
+        self._epoch = time.time()
+
+    def now(self) -> float:
+        return self._epoch + (time.monotonic() - self._began) * self._speed
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / self._speed)
+
+
+@dataclass
+class Rig:
+    tmp: Path
+    clock: FastClock = field(default_factory=FastClock)
+    records: list[Record] = field(default_factory=list)
+    run_id: str = "run1"
+
+    def __post_init__(self) -> None:
+        self.repo = self.tmp / "repo"
+        self.repo.mkdir()
+        self.git("init", "-q", "-b", "work", ".")
+        self.git("config", "user.name", "A")
+        self.git("config", "user.email", "a@b")
+        (self.repo / "a.txt").write_text("a\n")
+        self.git("add", ".")
+        self.git("commit", "-qm", "first")
+        self.log = wiring.open_log(self.tmp / "state", self.clock)
+
+    def git(self, *args: str) -> str:
+        return subprocess.run(["git", *args], cwd=self.repo, check=True, capture_output=True, text=True).stdout
+
+    def spec(self, **changes: Any) -> RunSpec:
+        return RunSpec(**{"goal": "make it work", "cwd": str(self.repo), "name": "it", **changes})
+
+    def around(self, agent: ScriptedAgent) -> wiring.Surroundings:
+        return wiring.Surroundings(
+            log=self.log,
+            state_dir=self.tmp / "state",
+            env={"HOME": str(self.tmp / "home"), "PATH": "/usr/bin:/bin"},
+            clock=self.clock,
+            observer=self.records.append,
+            agent=agent,
+        )
+
+    async def run(self, steps: Steps, policy: Policy | None = None, **spec: Any) -> tuple[LoopState, ScriptedAgent]:
+        agent = ScriptedAgent(steps)
+        state = await wiring.start_run(
+            self.spec(**spec), policy or Policy(max_runs=10), self.around(agent), run_id=self.run_id
+        )
+        return state, agent
+
+    async def resume(self, steps: Steps) -> tuple[LoopState, ScriptedAgent]:
+        agent = ScriptedAgent(steps)
+        return await wiring.resume_run(self.run_id, self.around(agent)), agent
+
+    async def say(self, event: Event) -> None:
+        await self.log.append(self.run_id, [event])
+
+    def seen(self, kind: type[Event]) -> list[Any]:
+        return [record.event for record in self.records if isinstance(record.event, kind)]
+
+    async def until(self, kind: type[Event], count: int = 1) -> None:
+        async with asyncio.timeout(10):
+            while len(self.seen(kind)) < count:
+                await asyncio.sleep(0.005)
+
+    def hook(self, name: str) -> str:
+        """A command that keeps what it is told on stdin."""
+        return f"cat >> {self.tmp / name}; echo >> {self.tmp / name}"
+
+    def hook_facts(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.tmp / name).read_text().splitlines() if line]
+
+
+def idle(text: str = "hm", **changes: Any) -> Outcome:
+    return Outcome(final_text=text, output_chars=len(text), cost_usd=0.1, **changes)
+
+
+def claim(text: str = "all done", **changes: Any) -> Outcome:
+    return idle(text, report=Report(status="COMPLETE", exit_signal=True, summary="Finish the job"), **changes)
+
+
+def writes(path: Path, text: str, outcome: Outcome | None = None) -> Act:
+    def act(_: Order) -> Outcome:
+        path.write_text(text)
+        return outcome or idle(f"wrote {path.name}")
+
+    return act
+
+
+def counting(path: Path) -> Callable[[Order], Outcome]:
+    """Changes a file in every iteration, so that it counts as work."""
+
+    def act(order: Order) -> Outcome:
+        path.write_text(f"{order.iteration_num}\n")
+        return idle("worked")
+
+    return act

@@ -1,0 +1,156 @@
+"""Stop, pause, message and new limits take effect within a second, also in mid-iteration."""
+
+import asyncio
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+from engine.rig import Rig, claim, counting, idle
+
+from untildone.agents.scripted import Step
+from untildone.core import events as ev
+from untildone.core.outcome import Usage
+from untildone.core.policy import Policy
+from untildone.core.trace import AgentReply, AgentSession, AgentStarted
+
+pytestmark = pytest.mark.anyio
+
+LONG = 30.0
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+def long_step(session: str | None = None) -> Step:
+    events = (AgentSession(iteration_num=1, session_id=session),) if session else ()
+    return Step(outcome=claim(), events=events, delay=LONG)
+
+
+async def test_stop_interrupts_and_suspends_within_two_seconds(rig: Rig) -> None:
+    run = asyncio.create_task(rig.run([long_step()]))
+    await rig.until(AgentStarted)
+    (rig.repo / "half.txt").write_text("half")
+    asked = time.monotonic()
+    await rig.say(ev.StopRequested(by="u"))
+    state, _ = await run
+    assert time.monotonic() - asked < 2
+    assert (state.stop_reason, state.phase, state.successes) == ("stop_requested", "suspended", 0)
+    assert rig.seen(ev.LandingSnapshot)[0].files == ("half.txt",)
+    assert (rig.repo / "half.txt").read_text() == "half"
+
+
+async def test_half_done_work_is_told_to_the_next_agent(rig: Rig) -> None:
+    run = asyncio.create_task(rig.run([long_step()]))
+    await rig.until(AgentStarted)
+    (rig.repo / "half.txt").write_text("half")
+    await rig.say(ev.StopRequested(by="u"))
+    await run
+    state, agent = await rig.resume([claim(), claim()])
+    assert "half.txt" in agent.orders[0].prompt
+    assert "HALF-DONE WORK" not in agent.orders[1].prompt
+    assert (state.attempts, state.stop_reason) == (3, "completion_signal")
+
+
+async def test_stop_after_the_iteration_waits_for_it(rig: Rig) -> None:
+    run = asyncio.create_task(rig.run([Step(outcome=idle(), delay=0.3), claim()]))
+    await rig.until(AgentStarted)
+    await rig.say(ev.StopRequested(by="u", after_iteration=True))
+    state, _ = await run
+    assert (state.stop_reason, state.successes) == ("stop_requested", 1)
+
+
+async def test_pause_interrupts_and_resume_goes_on_in_the_same_session(rig: Rig) -> None:
+    run = asyncio.create_task(rig.run([long_step("s1"), claim(session_id="s1"), claim()]))
+    await rig.until(AgentStarted)
+    await rig.say(ev.PauseRequested(by="u"))
+    await rig.until(ev.ContinuousWaiting)
+    assert rig.seen(ev.ContinuousWaiting)[0].cause == "paused"
+    await rig.say(ev.ResumeRequested(by="u"))
+    state, agent = await run
+    assert [(o.iteration_num, o.resume_session) for o in agent.orders] == [(1, None), (1, "s1"), (2, None)]
+    assert state.attempts == 2
+
+
+async def test_a_message_waits_for_the_next_prompt_and_is_told_once(rig: Rig) -> None:
+    run = asyncio.create_task(rig.run([Step(outcome=idle(), delay=0.2), claim(), claim()]))
+    await rig.until(AgentStarted)
+    await rig.say(ev.MessageReceived(by="u", content="use tabs"))
+    _, agent = await run
+    assert [("use tabs" in order.prompt) for order in agent.orders] == [False, True, False]
+
+
+async def test_an_urgent_message_interrupts(rig: Rig) -> None:
+    run = asyncio.create_task(rig.run([long_step(), claim(), claim()]))
+    await rig.until(AgentStarted)
+    asked = time.monotonic()
+    await rig.say(ev.MessageReceived(by="u", content="wrong folder!", urgent=True))
+    await rig.until(ev.IterationStarted, 2)
+    assert time.monotonic() - asked < 1
+    _, agent = await run
+    assert "wrong folder!" in agent.orders[1].prompt
+
+
+async def test_limits_change_in_flight(rig: Rig) -> None:
+    steps = (Step(outcome=counting(rig.repo / "n.txt"), delay=0.1) for _ in itertools.count())
+    run = asyncio.create_task(rig.run(steps, Policy(max_runs=1000)))
+    await rig.until(ev.IterationCompleted, 2)
+    await rig.say(ev.LimitsChanged(by="u", changes={"max_runs": 3}))
+    state, _ = await run
+    assert (state.stop_reason, state.successes) == ("max_runs_reached", 3)
+
+
+async def test_a_budget_is_enforced_inside_an_iteration(rig: Rig) -> None:
+    replies = tuple(
+        AgentReply(iteration_num=1, message_id=f"m{n}", model="m", usage=Usage(1), cost_usd=1.6) for n in range(1)
+    )
+    run = rig.run([Step(outcome=claim(), events=replies, delay=LONG)], Policy(max_cost_usd=1.0))
+    state, _ = await asyncio.wait_for(run, 10)
+    assert state.stop_reason == "max_cost_reached"
+    assert rig.seen(ev.IterationFailed)[0].error_type == "limit_reached"
+    assert rig.seen(ev.ContinuousLimitReached)[0].limit_value == 1.0
+
+
+async def test_a_duration_is_enforced_inside_an_iteration(rig: Rig) -> None:
+    state, _ = await asyncio.wait_for(rig.run([long_step()], Policy(max_duration=0.5)), 10)
+    assert state.stop_reason == "max_duration_reached"
+
+
+async def test_a_timeout_is_productive_only_if_the_tree_changed(rig: Rig) -> None:
+    policy = Policy(max_iterations=2, iteration_timeout=0.3)
+    run = asyncio.create_task(rig.run([long_step(), long_step()], policy))
+    await rig.until(AgentStarted)
+    (rig.repo / "half.txt").write_text("half")
+    state, _ = await asyncio.wait_for(run, 10)
+    assert (state.attempts, state.successes) == (2, 1)
+    assert rig.seen(ev.IterationFailed)[0].error_type == "timeout"
+
+
+async def test_a_stop_during_the_checks_calls_them_off(rig: Rig) -> None:
+    run = asyncio.create_task(rig.run([claim()], checks=("sleep 30",)))
+    await rig.until(ev.IterationCompleted)
+    await asyncio.sleep(0.1)
+    asked = time.monotonic()
+    await rig.say(ev.StopRequested(by="u"))
+    state, _ = await run
+    assert time.monotonic() - asked < 2
+    assert (state.stop_reason, state.verified) == ("stop_requested", False)
+
+
+async def test_a_wait_ends_when_asked_to_stop(rig: Rig) -> None:
+    run = asyncio.create_task(rig.run([idle(), claim()], Policy(max_runs=5, loop_delay=LONG)))
+    await rig.until(ev.ContinuousWaiting)
+    await rig.say(ev.StopRequested(by="u"))
+    state, _ = await asyncio.wait_for(run, 3)
+    assert state.stop_reason == "stop_requested"
+
+
+async def test_cancelling_the_driver_still_books_and_suspends(rig: Rig) -> None:
+    reply = AgentReply(iteration_num=1, message_id="m", model="m", usage=Usage(1), cost_usd=0.4)
+    run = asyncio.create_task(rig.run([Step(outcome=claim(), events=(reply,), delay=LONG)]))
+    await rig.until(AgentReply)
+    run.cancel()
+    state, _ = await run
+    assert (state.stop_reason, state.phase, state.spent_usd) == ("shutdown_signal", "suspended", pytest.approx(0.4))

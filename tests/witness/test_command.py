@@ -1,0 +1,134 @@
+import asyncio
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from untildone.errors import WorkspaceError
+from untildone.witness.command import readable_output, run_command
+
+pytestmark = pytest.mark.anyio
+
+
+async def until_dead(pid: int) -> None:
+    stat = Path(f"/proc/{pid}/stat")
+    async with asyncio.timeout(10):
+        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            await asyncio.sleep(0.01)
+
+
+async def until_written(place: Path) -> str:
+    async with asyncio.timeout(20):
+        while not (place.exists() and place.read_text().endswith("\n")):
+            await asyncio.sleep(0.01)
+    return place.read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("true", 0), ("exit 7", 7), ("no-such-program-xyz", 127), ("kill -9 $$", -9)]
+)
+async def test_exit_codes(tmp_path, command, code):
+    assert (await run_command(command, cwd=tmp_path, timeout=30)).exit_code == code
+
+
+async def test_stdout_and_stderr_come_merged_and_in_order_with_their_hash(tmp_path):
+    result = await run_command("echo one; echo two >&2; echo three", cwd=tmp_path, timeout=30)
+    assert result.output_tail == "one\ntwo\nthree\n"
+    assert result.sha256 == hashlib.sha256(b"one\ntwo\nthree\n").hexdigest()
+
+
+async def test_runs_in_the_folder_with_no_stdin(tmp_path):
+    result = await run_command("pwd; cat", cwd=tmp_path, timeout=30)
+    assert result.output_tail == f"{tmp_path}\n"
+
+
+async def test_given_stdin_arrives_and_may_be_left_unread(tmp_path):
+    facts = json.dumps({"iteration_num": 3, "goal": "grüße"}).encode()
+    read = f"{sys.executable} -c 'import json, sys; print(json.load(sys.stdin)[\"goal\"])'"
+    assert (await run_command(read, cwd=tmp_path, timeout=30, stdin=facts)).output_tail == "grüße\n"
+    assert (await run_command("true", cwd=tmp_path, timeout=30, stdin=b"x" * 1_000_000)).exit_code == 0
+
+
+async def test_the_loops_own_variables_do_not_reach_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("UNTILDONE_TOKEN", "secret")
+    monkeypatch.setenv("CLAUDECODE", "1")
+    monkeypatch.setenv("KEPT", "yes")
+    result = await run_command("env", cwd=tmp_path, timeout=30, env={"EXTRA": "e"})
+    names = {line.partition("=")[0] for line in result.output_tail.splitlines()}
+    assert {"KEPT", "EXTRA"} <= names
+    assert not {"UNTILDONE_TOKEN", "CLAUDECODE"} & names
+
+
+async def test_bytes_that_are_not_text_are_replaced_and_hashed_as_they_were(tmp_path):
+    result = await run_command(r"printf 'ok \377\376 \033[31mred\033[0m\r\n\000end'", cwd=tmp_path, timeout=30)
+    assert result.output_tail == "ok \ufffd\ufffd red\nend"
+    assert result.sha256 == hashlib.sha256(b"ok \xff\xfe \x1b[31mred\x1b[0m\r\n\x00end").hexdigest()
+
+
+async def test_huge_output_is_hashed_whole_and_kept_in_part(tmp_path):
+    size = 40_000_000
+    command = f"head -c {size} /dev/zero | tr '\\0' x; echo end"
+    result = await run_command(command, cwd=tmp_path, timeout=60, output_cap=1000)
+    assert len(result.output_tail) == 1000
+    assert result.output_tail.endswith("xend\n")
+    assert result.sha256 == hashlib.sha256(b"x" * size + b"end\n").hexdigest()
+
+
+async def test_too_late_ends_grandchildren_too_and_keeps_the_output(tmp_path):
+    command = "echo working; sh -c 'trap \"\" TERM; sleep 60 & echo $! > pid; wait; sleep 60'"
+    result = await run_command(command, cwd=tmp_path, timeout=2)
+    assert result.exit_code is None
+    assert result.output_tail == "working\n"
+    await until_dead(int((tmp_path / "pid").read_text()))
+
+
+async def test_too_late_leaves_a_moment_to_tidy_up(tmp_path):
+    inner = "trap 'sleep 0.1; touch tidied; exit' TERM; touch ready; while :; do sleep 0.05; done"
+    (tmp_path / "inner.sh").write_text(inner)
+    assert (await run_command("sh inner.sh; true", cwd=tmp_path, timeout=1)).exit_code is None
+    assert {place.name for place in tmp_path.iterdir()} == {"inner.sh", "ready", "tidied"}
+
+
+async def test_what_it_leaves_in_the_background_is_ended_and_does_not_delay_the_result(tmp_path):
+    async with asyncio.timeout(20):
+        result = await run_command("sleep 60 & echo $! > pid; echo done", cwd=tmp_path, timeout=50)
+    assert (result.exit_code, result.output_tail) == (0, "done\n")
+    await until_dead(int((tmp_path / "pid").read_text()))
+
+
+async def test_a_process_that_left_the_group_cannot_hold_the_result(tmp_path):
+    async with asyncio.timeout(20):
+        result = await run_command("setsid sleep 60 & echo $! > pid; echo done", cwd=tmp_path, timeout=50)
+    assert (result.exit_code, result.output_tail) == (0, "done\n")
+    os.kill(int((tmp_path / "pid").read_text()), 9)
+
+
+async def test_cancelling_ends_the_whole_group(tmp_path):
+    running = asyncio.create_task(run_command("sleep 60 & echo $! > pid; wait", cwd=tmp_path, timeout=50))
+    pid = int(await until_written(tmp_path / "pid"))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await until_dead(pid)
+
+
+async def test_a_missing_folder_is_one_clear_line(tmp_path):
+    with pytest.raises(WorkspaceError, match=r"cannot run 'true' in .*gone: No such file"):
+        await run_command("true", cwd=tmp_path / "gone", timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"\x1b]0;title\x07plain", "plain"),
+        (b"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
+        (b"10%\r20%\rdone\r\n", "10%\n20%\ndone\n"),
+        ("\u009b31mC1".encode(), "31mC1"),
+        (b"tab\tkept", "tab\tkept"),
+    ],
+)
+def test_terminal_codes_are_taken_out(raw, text):
+    assert readable_output(raw) == text
