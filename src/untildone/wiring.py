@@ -28,6 +28,7 @@ def new_run_id() -> str:
 
 
 def system_clock() -> Clock:
+    """The machine's own time."""
     return SystemClock()
 
 

@@ -72,7 +72,7 @@ def test_a_malformed_line_is_counted_and_shown_without_control_characters(line: 
     [value] = parser.feed(line + b"\n")
     assert isinstance(value, Malformed)
     assert parser.malformed == 1
-    assert value.error.isprintable() or "\n" not in value.error
+    assert "\n" not in value.error
     assert value.preview.isprintable()
     assert len(value.preview) <= 200
 
@@ -139,8 +139,7 @@ def test_a_tool_answer_is_cut_at_any_length(length: int, unit: str) -> None:
 @given(st.text(max_size=40), st.integers(0, 60))
 def test_the_cut_never_falls_inside_a_character_or_an_escape(tail: str, shift: int) -> None:
     text = "x" * (stream.TEXT_KEPT - shift) + tail * 3 + "y" * 20_000
-    line = tool_result(text).replace(b"\xf0\x9f", b"\xf0\x9f")
-    assert text.startswith(answer(parse_line(line.strip(b"\n")))["content"])
+    assert text.startswith(answer(parse_line(tool_result(text).strip(b"\n")))["content"])
 
 
 def test_large_answers_in_blocks_keep_their_text() -> None:

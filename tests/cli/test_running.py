@@ -161,7 +161,9 @@ def test_an_interrupted_run_is_resumed_with_its_own_settings(
     say: Say, runs: Runs, project: Path, failing: list[str]
 ) -> None:
     options = AgentOptions(agent="claude_cli", claude=failing[3], model="haiku")
-    runs.begin(project, FIRST[0], name=name_of(project, "x"), goal="x", status="running", options=options)
+    policy = Policy(max_iterations=9, error_threshold=1)
+    name = name_of(project, "x")
+    runs.begin(project, FIRST[0], name=name, goal="x", status="running", options=options, policy=policy)
     answer = say("run", "x", *failing, "--json")
     result = json.loads(answer.out)
     assert (result["run_id"], result["attempts"]) == ("abc123def456", 2)

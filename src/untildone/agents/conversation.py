@@ -232,7 +232,7 @@ class Conversation:
         return [self._system("api_error" if line.error is not None else "synthetic_message", told)]
 
     def _on_block(self, block: dict[str, Any], *, is_subagent: bool) -> list[Event]:
-        kind, number = block.get("type"), self._iteration_num
+        kind, number = _text(block.get("type")), self._iteration_num
         if kind == "text" and (text := _text(block.get("text"))):
             if not is_subagent:
                 self._final_texts.append(text)

@@ -145,8 +145,7 @@ def parse_line(line: bytes) -> Parsed | None:
     if len(line) > _LARGE and line.startswith(_USER) and (early := _large_user_line(line)) is not None:
         return early
     try:
-        parsed = _decode_line(line)
-        return parsed if parsed.type not in _REDUCERS else _reduced(parsed, line)
+        return _reduced(_decode_line(line), line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _second_try(line)
 
@@ -198,8 +197,7 @@ def _second_try(line: bytes) -> Parsed | None:
         return None
     try:
         clean = json.dumps(json.loads(text, strict=False), ensure_ascii=False).encode("utf-8", "replace")
-        parsed = _decode_line(clean)
-        return parsed if parsed.type not in _REDUCERS else _reduced(parsed, clean)
+        return _reduced(_decode_line(clean), clean)
     except (ValueError, RecursionError) as bad:  # both JSON libraries raise kinds of ValueError
         return Malformed(error=f"not a stream-json line: {str(bad)[:_PREVIEW]}", preview=_preview(line))
 

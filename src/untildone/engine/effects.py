@@ -81,7 +81,7 @@ async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
         ev.IterationValidation(
             iteration_num=claim.number,
             passed=not failed,
-            feedback=check_feedback(failed) if failed else "",
+            feedback=check_feedback(results) if failed else "",
             checks=tuple(results),
             tree=tree.fingerprint,
             commit=tree.head,

@@ -131,7 +131,11 @@ async def _close(journal: Journal, parts: Parts, before: TreeState, ended: _Ende
     tasks = tasks_event(journal.state, parts)
     await journal.record(*([tasks] if tasks else []), closed)
     if isinstance(closed, ev.IterationCompleted):
-        await _settle(journal, parts, before, closed, changed=change.changed)
+        # Uncommitted work of an iteration that was cut off is settled with the next one that ends well.
+        left_over = bool(after.dirty) and journal.state.spec.commit
+        await _tell_claim(journal, closed)
+        if change.changed or left_over:
+            await _settle(journal, parts, before, closed)
     elif FAULTS[closed.error_type].remedy not in {Remedy.WAIT, Remedy.BACK_OFF} and after.dirty:
         await snapshot_half_done(journal, parts, closed.iteration_num, FAULTS[closed.error_type].meaning)
 
@@ -142,12 +146,7 @@ def _change(before: TreeState, after: TreeState) -> Change:
     return Change(changed=changed, files_changed=files if changed else 0, tree=after.fingerprint)
 
 
-async def _settle(
-    journal: Journal, parts: Parts, before: TreeState, closed: ev.IterationCompleted, *, changed: bool
-) -> None:
-    await _tell_claim(journal, closed)
-    if not changed:
-        return
+async def _settle(journal: Journal, parts: Parts, before: TreeState, closed: ev.IterationCompleted) -> None:
     settled = await parts.workspace.settle(
         before, iteration_num=closed.iteration_num, message=_commit_message(journal.state, closed)
     )

@@ -1,0 +1,96 @@
+"""What a session cost, read from Claude's own transcripts after a crash."""
+
+import asyncio
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conformance import PATIENCE, WORKING, Stage, bash, order
+
+from untildone.agents.claude_cli import ClaudeCli
+from untildone.agents.environment import agent_environment
+from untildone.agents.transcripts import TranscriptLedger, transcript_path
+from untildone.core.outcome import Usage
+from untildone.core.trace import AgentReply
+from untildone.rehearsal.environment import claude_environment
+from untildone.rehearsal.model import ScriptedModel
+from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
+from untildone.sandbox.host import HostSpawner
+
+SESSION = "11111111-2222-4333-8444-555555555555"
+
+
+def reply(message_id: str, output: int = 10, model: str = "claude-opus-5-5") -> dict[str, Any]:
+    usage = {"input_tokens": 100, "output_tokens": output}
+    return {"type": "assistant", "message": {"id": message_id, "model": model, "usage": usage, "content": []}}
+
+
+def write(path: Path, *entries: dict[str, Any], tail: bytes = b"") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(json.dumps(entry).encode() + b"\n" for entry in entries) + tail)
+
+
+def test_each_message_counts_once_and_subagents_too(tmp_path: Path) -> None:
+    main = transcript_path(tmp_path, "/work/my_proj.x", SESSION)
+    assert main == tmp_path / "projects" / "-work-my-proj-x" / f"{SESSION}.jsonl"
+    write(main, reply("m1"), {"type": "user", "message": {"content": '"assistant"'}}, reply("m1"), reply("m2", 20))
+    write(main.parent / SESSION / "subagents" / "agent-a.jsonl", reply("s1", 30), reply("m2", 20))
+    found = TranscriptLedger(tmp_path).replies(SESSION, "/work/my_proj.x")
+    assert all(isinstance(event, AgentReply) for event in found)
+    assert [(event.message_id, event.usage) for event in found if isinstance(event, AgentReply)] == [
+        ("m1", Usage(100, 10)), ("m2", Usage(100, 20)), ("s1", Usage(100, 30)),
+    ]  # fmt: skip
+
+
+def test_half_written_foreign_and_synthetic_lines_are_left_out(tmp_path: Path) -> None:
+    broken = b'{"type":"assistant","message":"x"}\n{"type":"assistant"}\n\xff"assistant"\n{"type":"assistant","message":{"id":"m9","mo'
+    write(
+        transcript_path(tmp_path, "/w", SESSION),
+        reply("m1"), reply("e1", model="<synthetic>"), {"type": "assistant", "message": {"id": 3, "model": []}},
+        tail=broken,
+    )  # fmt: skip
+    [only] = TranscriptLedger(tmp_path).replies(SESSION, "/w")
+    assert isinstance(only, AgentReply)
+    assert only.message_id == "m1"
+
+
+def test_a_session_is_found_under_another_folder_name(tmp_path: Path) -> None:
+    write(tmp_path / "projects" / "-shortened-1a2b" / f"{SESSION}.jsonl", reply("m1"))
+    assert len(TranscriptLedger(tmp_path).replies(SESSION, "/a/very/long/path")) == 1
+
+
+@pytest.mark.parametrize("session", ["../../etc/passwd", "*", "", "a/b", "x" * 500])
+def test_a_hostile_session_id_reaches_no_file(tmp_path: Path, session: str) -> None:
+    write(transcript_path(tmp_path, "/w", SESSION), reply("m1"))
+    assert TranscriptLedger(tmp_path).replies(session, "/w") == []
+
+
+def test_no_transcript_is_no_reply(tmp_path: Path) -> None:
+    assert TranscriptLedger(tmp_path / "none").replies(SESSION, "/w") == []
+    assert TranscriptLedger(tmp_path / "none").started_without_reply(SESSION, "/w") == 0
+
+
+@pytest.mark.claude
+@pytest.mark.anyio
+async def test_a_real_transcript_agrees_with_the_other_sides_books(tmp_path: Path) -> None:
+    (cwd := tmp_path / "work").mkdir()
+    subagent = ToolCall("Agent", {"description": "sub", "prompt": "SUBTASK", "subagent_type": "general-purpose"})
+    replies = (
+        Reply(tools=(bash("true"),), cache_write_tokens=700, cache_write_1h_tokens=300, when="THE PROMPT"),
+        Reply(tools=(subagent,), input_tokens=11),
+        Reply(text="done", output_tokens=5),
+    )
+    with ScriptedModel(Scenario(name="transcript", replies=replies)) as model:
+        env = agent_environment(claude_environment(tmp_path / "home", model.url), run_id="r")
+        stage = Stage(model, cwd, env)
+        agent = ClaudeCli(WORKING, HostSpawner(), cwd=str(cwd), env=env)
+        async with asyncio.timeout(PATIENCE):
+            outcome = await agent.iterate(order("THE PROMPT"), stage.tell)
+        served = model.ledger.served()
+    ledger = TranscriptLedger(tmp_path / "home" / ".claude")
+    found = [event for event in ledger.replies(outcome.session_id or "", str(cwd)) if isinstance(event, AgentReply)]
+    assert {event.message_id for event in found} == {line.message_id for line in served if line.kind == "main"}
+    assert math.fsum(event.cost_usd or math.nan for event in found) == pytest.approx(outcome.cost_usd, rel=1e-9)
+    assert ledger.started_without_reply(outcome.session_id or "", str(cwd)) == 0
