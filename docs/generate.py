@@ -15,7 +15,7 @@ from untildone.core import events, faults, trace
 from untildone.core.decide import STOP_RULES
 from untildone.core.durations import format_duration
 from untildone.core.settings import GROUPS, PROFILES, SETTINGS, Setting
-from untildone.core.stopping import EXITS, Reason, exit_code
+from untildone.core.stopping import ENDINGS, EXITS, Reason
 
 DOCS = Path(__file__).resolve().parent
 
@@ -116,15 +116,14 @@ def exits_table() -> str:
 
 
 def rules_table() -> str:
-    """Every stop rule, in the order in which they are asked."""
-    rows = [
-        (str(n), f"`{rule.reason}`", f"`{exit_code(rule.reason)}`", rule.meaning)
-        for n, rule in enumerate(STOP_RULES, 1)
-    ]
-    rest = [reason for reason in Reason if reason not in {rule.reason for rule in STOP_RULES}]
-    rows += [
-        ("", f"`{reason}`", f"`{exit_code(reason)}`", "untildone itself failed; the work is kept") for reason in rest
-    ]
+    """Every stop rule, in the order in which they are asked; then the stop that no rule asks for."""
+    asked = [rule.reason for rule in STOP_RULES]
+    numbered = [(str(number), reason) for number, reason in enumerate(asked, 1)]
+    numbered += [("", reason) for reason in Reason if reason not in asked]
+    rows = (
+        (number, f"`{reason}`", f"`{ENDINGS[reason].exit_code}`", ENDINGS[reason].meaning)
+        for number, reason in numbered
+    )
     return table(["", "reason", "exit code", "it stops because"], rows)
 
 

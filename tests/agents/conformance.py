@@ -115,8 +115,13 @@ class AgentConformance:
         return Reply(text="the end", tools=(self.reports(REPORT),))
 
     async def test_only_the_last_message_is_the_final_text(self, tmp_path: Path) -> None:
-        first = Reply(text="INTERMEDIATE", thinking="let me see", tools=(bash("echo FROM-THE-TOOL > out.txt; cat out.txt"),))
-        async with self.playing(tmp_path, first, Reply(text="one more", tools=(bash("ls"),)), self.reported()) as (stage, agent):
+        first = Reply(
+            text="INTERMEDIATE", thinking="let me see", tools=(bash("echo FROM-THE-TOOL > out.txt; cat out.txt"),)
+        )
+        async with self.playing(tmp_path, first, Reply(text="one more", tools=(bash("ls"),)), self.reported()) as (
+            stage,
+            agent,
+        ):
             outcome = await stage.run(agent, order())
         assert "the end" in outcome.final_text
         assert "INTERMEDIATE" not in outcome.final_text
@@ -125,7 +130,7 @@ class AgentConformance:
         assert not outcome.interrupted
         assert len(set(outcome.activity)) == 2
         assert (stage.cwd / "out.txt").read_text() == "FROM-THE-TOOL\n"
-        assert [event.detail for event in stage.of(AgentToolUse)][0].startswith("echo FROM-THE-TOOL")
+        assert stage.of(AgentToolUse)[0].detail.startswith("echo FROM-THE-TOOL")
         assert "FROM-THE-TOOL" in stage.of(AgentToolResult)[0].text
         assert "INTERMEDIATE" in [event.text for event in stage.of(AgentMessage)]
 
@@ -159,7 +164,11 @@ class AgentConformance:
     async def test_session_and_start_are_told_first(self, tmp_path: Path) -> None:
         async with self.playing(tmp_path, self.reported(), Reply(text="over")) as (stage, agent):
             outcome = await stage.run(agent, order())
-        ledger = [event for event in stage.told if isinstance(event, AgentStarted | AgentSession | AgentReplyStarted | AgentReply)]
+        ledger = [
+            event
+            for event in stage.told
+            if isinstance(event, AgentStarted | AgentSession | AgentReplyStarted | AgentReply)
+        ]
         assert [type(event) for event in ledger[:4]] == [AgentStarted, AgentSession, AgentReplyStarted, AgentReply]
         session = stage.of(AgentSession)[0]
         assert session.session_id == outcome.session_id
@@ -290,7 +299,9 @@ class AgentConformance:
         assert "THE FIRST PROMPT" not in sent
 
     async def test_rules_and_options_reach_the_model(self, tmp_path: Path) -> None:
-        options = AgentOptions(model="sonnet", append_system_prompt="AND-THE-USERS-WORDS", extra_args=("--tools", "Bash,Read"))
+        options = AgentOptions(
+            model="sonnet", append_system_prompt="AND-THE-USERS-WORDS", extra_args=("--tools", "Bash,Read")
+        )
         async with self.playing(tmp_path, self.reported(), Reply(text="over"), options=options) as (stage, agent):
             outcome = await stage.run(agent, order())
             request = stage.model.requests[0].body

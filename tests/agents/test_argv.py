@@ -27,7 +27,9 @@ def test_every_option_is_handed_over() -> None:
         model="opus", permission_mode="plan", allowed_tools=("Bash(git *)", "Edit"), append_system_prompt="mine",
         add_dirs=("/a", "/b"), mcp_config=("m.json", "{}"), max_turns=7, extra_args=("--effort", "high"),
     )  # fmt: skip
-    argv = build(options, budget_usd=1.5, resume_session="abc", settings_json="{}", json_schema={"type": "object"}, prompt="go")
+    argv = build(
+        options, budget_usd=1.5, resume_session="abc", settings_json="{}", json_schema={"type": "object"}, prompt="go"
+    )
     assert argv[:2] == ["/c", "-p"]
     assert after(argv, "--output-format") == ["stream-json"]
     assert {"--verbose", "--include-partial-messages", "--resume=abc"} <= set(argv)
@@ -78,10 +80,12 @@ def test_a_prompt_that_looks_like_a_command_is_disguised(prompt: str) -> None:
 
 
 def test_our_hook_says_the_rules_again_whatever_is_in_them() -> None:
-    rules = "it's \"quoted\" $HOME `id` %s \\n\nsecond line"
+    rules = 'it\'s "quoted" $HOME `id` %s \\n\nsecond line'
     [group] = json.loads(settings_json(rules))["hooks"]["SessionStart"]
     assert group["matcher"] == "compact"
-    said = subprocess.run(["sh", "-c", group["hooks"][0]["command"]], capture_output=True, text=True, check=True, timeout=10)
+    said = subprocess.run(
+        ["sh", "-c", group["hooks"][0]["command"]], capture_output=True, text=True, check=True, timeout=10
+    )
     assert said.stdout == rules
 
 
@@ -111,7 +115,10 @@ def test_else_the_one_that_comes_with_the_sdk() -> None:
 
 
 def test_looking_for_it_does_not_import_the_sdk() -> None:
-    script = "import sys; from untildone.agents.argv import find_claude; find_claude(path='/x'); print('claude_agent_sdk' in sys.modules)"
+    script = (
+        "import sys; from untildone.agents.argv import find_claude; find_claude(path='/x'); "
+        "print('claude_agent_sdk' in sys.modules)"
+    )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
     assert run.stdout.strip() == "False"
 

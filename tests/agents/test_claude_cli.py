@@ -73,7 +73,7 @@ async def run(folder: Path, script: str, *, grace: float = 5.0, **options: Any) 
 
 
 async def test_unknown_and_broken_lines_are_skipped_and_told(tmp_path: Path) -> None:
-    noise = "Warning: something\\n{\"type\":\"brand_new\",\"x\":[1]}\\n\\n[1,2]\\n{\"type\":\"system\",\"subtype\":5}\\n"
+    noise = 'Warning: something\\n{"type":"brand_new","x":[1]}\\n\\n[1,2]\\n{"type":"system","subtype":5}\\n'
     outcome, told = await run(tmp_path, f"printf '{noise}'; printf '\\377\\n'; echo '{OK_RESULT}'")
     assert outcome.failure is None
     assert outcome.cost_usd == 0.25
@@ -125,7 +125,7 @@ async def test_the_prefix_comes_before_the_program(tmp_path: Path) -> None:
     async def tell(event: Event) -> None:
         told.append(event)
 
-    chosen = AgentOptions(claude=program(tmp_path, f"echo \"$INSIDE\" >&2; test -n \"$INSIDE\" && echo '{OK_RESULT}'"))
+    chosen = AgentOptions(claude=program(tmp_path, f'echo "$INSIDE" >&2; test -n "$INSIDE" && echo \'{OK_RESULT}\''))
     env = {"PATH": "/usr/bin:/bin"}
     agent = ClaudeCli(chosen, HostSpawner(), cwd=str(tmp_path), env=env, prefix=("env", "INSIDE=yes"))
     async with asyncio.timeout(PATIENCE):

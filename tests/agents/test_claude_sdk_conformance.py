@@ -1,5 +1,7 @@
 """The suite for all agents, over the warm one."""
 
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from untildone.agents.claude_sdk import ClaudeSdk
 from untildone.agents.tool_detail import REPORT_TOOL
 from untildone.core.policy import AgentOptions
 from untildone.ports import Agent
-from untildone.rehearsal.scenario import ToolCall
+from untildone.rehearsal.scenario import Reply, ToolCall
 from untildone.sandbox.host import HostSpawner
 
 pytestmark = [pytest.mark.anyio, pytest.mark.claude]
@@ -21,3 +23,9 @@ class TestClaudeSdk(AgentConformance):
 
     def reports(self, given: dict[str, Any]) -> ToolCall:
         return ToolCall(REPORT_TOOL, given)
+
+    def playing(self, tmp_path: Path, *replies: Reply, **more: Any) -> AbstractAsyncContextManager[tuple[Stage, Agent]]:
+        """Here a report does not end the turn: the model is asked once more, and says the same in plain words."""
+        if any(call.name == REPORT_TOOL for call in replies[-1].tools):
+            replies += (Reply(text=replies[-1].text),)
+        return super().playing(tmp_path, *replies, **more)

@@ -12,7 +12,7 @@ from untildone.agents.conversation import Conversation
 from untildone.agents.report_tool import REMINDER, Reminders
 from untildone.agents.sdk_transport import SdkTransport, Wake
 from untildone.agents.stream import Line, Malformed, parse_line
-from untildone.agents.warm_watch import MOST_REQUESTS, SETTLE, SILENT_SETTLE, STEP, Watch
+from untildone.agents.warm_watch import GLANCE, MOST_REQUESTS, SETTLE, SILENT_SETTLE, STEP, Watch
 from untildone.core.outcome import Outcome, Usage
 
 pytestmark = pytest.mark.anyio
@@ -48,6 +48,19 @@ class Pipes:
     async def end(self, grace: float = 2.0) -> None: ...
 
 
+RESULT = {"type": "result", "subtype": "success", "is_error": False, "total_cost_usd": 0.0}
+SPEAKING = {"type": "assistant", "message": {"id": "m"}, "parent_tool_use_id": None}
+SUBAGENT = {"type": "assistant", "message": {"id": "s"}, "parent_tool_use_id": "t"}
+IDLE = {"type": "system", "subtype": "session_state_changed", "state": "idle"}
+TASK = {"type": "system", "subtype": "background_tasks_changed", "tasks": [{"task_id": "b1"}]}
+
+
+def as_line(line: object) -> Line:
+    parsed = parse_line(json.dumps(line).encode())
+    assert isinstance(parsed, Line)
+    return parsed
+
+
 def wire(*lines: object) -> bytes:
     return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
 
@@ -61,25 +74,27 @@ async def test_control_messages_go_to_the_sdk_and_all_others_to_the_loop() -> No
     response = {"type": "control_response", "response": {"subtype": "success", "request_id": "2"}}
     cancel = {"type": "control_cancel_request", "request_id": "1"}
     data = wire({"type": "result"}, request, {"type": "brand_new"}, response, cancel) + b"rubbish\n"
-    transport = SdkTransport(Pipes(data[:70], data[70:]))
+    heard: list[Line] = []
+    transport = SdkTransport(Pipes(data[:70], data[70:]), heard.append)
     assert [message async for message in transport.read_messages()] == [request, response, cancel]
     assert not transport.is_ready()
     lines = [transport.lines.get_nowait() for _ in range(4)]
     assert [getattr(line, "type", type(line)) for line in lines] == ["result", "brand_new", Malformed, Wake]
     assert not transport.speaks
+    assert [line.type for line in heard] == ["result", "brand_new"]
 
 
 async def test_a_loop_that_does_not_read_does_not_keep_the_sdk_waiting() -> None:
     lines = [{"type": "user"}] * 1000
     answer = {"type": "control_response", "response": {"request_id": "9"}}
-    transport = SdkTransport(Pipes(wire(*lines, answer)))
+    transport = SdkTransport(Pipes(wire(*lines, answer)), lambda _line: None)
     async with asyncio.timeout(10):
         assert await anext(aiter(transport.read_messages())) == answer
 
 
 async def test_writing_to_a_process_that_is_gone_is_not_an_error() -> None:
     pipes = Pipes()
-    transport = SdkTransport(pipes)
+    transport = SdkTransport(pipes, lambda _line: None)
     await transport.write("hello\n")
     await transport.end_input()
     assert pipes.written == [b"hello\n", b"EOF"]
@@ -111,6 +126,17 @@ async def test_a_report_or_a_claim_is_enough() -> None:
     assert not await stopping(reminders(), "ALL_DONE")
 
 
+async def test_nobody_is_asked_when_no_turn_is_left_to_answer() -> None:
+    notes = Reminders(rules="", signal="ALL_DONE", max_turns=2)
+    for line in ({**SPEAKING, "message": {"id": "1"}}, SUBAGENT, {**SPEAKING, "message": {"id": "1"}}):
+        notes.hear(as_line(line))
+    assert await stopping(notes, "done?")
+    notes.begin()
+    for number in ("1", "2"):
+        notes.hear(as_line({**SPEAKING, "message": {"id": number}}))
+    assert not await stopping(notes, "done?")
+
+
 @pytest.mark.parametrize("message", [None, 3, ["x"]])
 async def test_without_anything_to_judge_by_the_agent_may_stop(message: object) -> None:
     assert not await stopping(reminders(), message)
@@ -138,19 +164,11 @@ def test_what_the_old_conversation_spent_late_is_booked() -> None:
     assert _booked(Outcome(cost_usd=1.0), Outcome(cost_usd=0.0)) == Outcome(cost_usd=1.0)
 
 
-RESULT = {"type": "result", "subtype": "success", "is_error": False, "total_cost_usd": 0.0}
-SPEAKING = {"type": "assistant", "message": {"id": "m"}, "parent_tool_use_id": None}
-SUBAGENT = {"type": "assistant", "message": {"id": "s"}, "parent_tool_use_id": "t"}
-IDLE = {"type": "system", "subtype": "session_state_changed", "state": "idle"}
-TASK = {"type": "system", "subtype": "background_tasks_changed", "tasks": [{"task_id": "b1"}]}
-
-
 def after(lines: Iterable[object], *, asked_at: float | None = None, stopped: bool = False) -> float | None:
     """Return the deadline after these lines, all seen at second 100, with a grace of 60."""
     watch, conversation = Watch(60.0, asked_at=asked_at, tasks_stopped=stopped), Conversation(1)
     for line in lines:
-        parsed = parse_line(json.dumps(line).encode())
-        assert isinstance(parsed, Line)
+        parsed = as_line(line)
         watch.saw(parsed, 100.0)
         conversation.feed(parsed)
     return watch.deadline(conversation)
@@ -175,6 +193,6 @@ def test_a_claude_that_does_not_report_its_state_is_given_a_moment() -> None:
 
 def test_whoever_asked_to_end_it_does_not_wait_long() -> None:
     assert after([SPEAKING], asked_at=200.0) == 200.0 + STEP
-    assert after([IDLE, TASK, RESULT], asked_at=200.0) == 100.0
+    assert after([IDLE, TASK, RESULT], asked_at=200.0) == 100.0 + GLANCE
     assert after([IDLE, TASK, RESULT], asked_at=200.0, stopped=True) == 100.0 + STEP
     assert MOST_REQUESTS * STEP < 2.0

@@ -1,8 +1,10 @@
 """The warm agent when things go wrong: interrupts, budgets, crashes, hangs, failures at the start."""
 
 import asyncio
+import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from untildone.core.outcome import Order
 from untildone.core.policy import AgentOptions
 from untildone.core.trace import AgentReply, AgentReplyStarted, AgentSession, AgentStarted, AgentToolUse
 from untildone.errors import AgentError, AgentMissing, ConfigError, LeaseLost
+from untildone.rehearsal.environment import claude_environment
+from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 from untildone.sandbox.guard import descendants
 from untildone.sandbox.host import HostSpawner
@@ -138,6 +142,7 @@ async def test_an_interrupt_does_not_wait_for_background_commands(tmp_path: Path
         await stage.iterate()
         tree = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(stage.pids[-1] or 0)]
         assert not any(b"6124" in line for line in tree)
+        assert len(set(stage.pids)) == 1
 
 
 async def test_a_claude_killed_in_mid_iteration_is_a_crash_and_is_replaced(tmp_path: Path) -> None:
@@ -282,3 +287,75 @@ async def test_closing_an_agent_that_never_ran_is_harmless(tmp_path: Path) -> No
     agent = ClaudeSdk(AgentOptions(), HostSpawner(), cwd=str(tmp_path), env={})
     await agent.close()
     await agent.close()
+
+
+async def test_an_agent_without_turns_left_is_not_asked_into_a_failure(tmp_path: Path) -> None:
+    options = AgentOptions(allowed_tools=("Bash",), max_turns=2)
+    async with staged(tmp_path, bash("true"), Reply(text="no status"), options=options) as stage:
+        assert (await stage.iterate()).failure is None
+        assert len(stage.model.requests) == 2
+
+
+async def test_a_background_agent_is_stopped_after_the_grace_and_paid_for(tmp_path: Path) -> None:
+    call = {
+        "description": "look",
+        "prompt": "SUBORDINATE: look around",
+        "subagent_type": "general-purpose",
+        "run_in_background": True,
+    }
+    replies = (
+        Reply(when="SUBORDINATE", tools=(ToolCall("Bash", {"command": "true"}),)),
+        Reply(when="SUBORDINATE", text="never heard", latency=30.0),
+        Reply(tools=(ToolCall("Agent", call),)),
+        Reply(text=f"it looks around{STATUS}"),
+        DONE,
+    )
+    scenario = Scenario(name="background agent", replies=replies)
+    async with staged(tmp_path, scenario=scenario, background_grace=1.0) as stage:
+        outcome = await stage.iterate()
+        assert (outcome.failure, outcome.interrupted) == (None, False)
+        assert outcome.cost_usd == pytest.approx(stage.ledger_cost(), abs=1e-9)
+        await stage.iterate("Afresh.")
+        assert "SUBORDINATE" not in stage.messages(-1)
+
+
+DRIVER = """
+import asyncio, json, os, sys
+from untildone.agents.claude_sdk import ClaudeSdk
+from untildone.core.outcome import Order
+from untildone.core.policy import AgentOptions
+from untildone.sandbox.host import HostSpawner
+
+async def tell(event):
+    if event.TYPE == "agent.started":
+        print(event.pid, flush=True)
+
+async def main():
+    folder, env = sys.argv[1], json.loads(sys.argv[2])
+    agent = ClaudeSdk(AgentOptions(allowed_tools=("Bash",)), HostSpawner(), cwd=folder, env=env)
+    await agent.iterate(Order(run_id="r", iteration_num=1, prompt="Work.", rules=""), tell)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_busy_claude_does_not_survive_the_loop(tmp_path: Path) -> None:
+    command = "env -i setsid /bin/sleep 6125 & touch began; sleep 61"
+    with ScriptedModel(Scenario(name="orphans", replies=(bash(command),))) as model:
+        env = claude_environment(tmp_path / "home", model.url)
+        driver = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", DRIVER, str(tmp_path), json.dumps(env), stdout=asyncio.subprocess.PIPE
+        )
+        assert driver.stdout is not None
+        guard = int(await driver.stdout.readline())
+        async with asyncio.timeout(30):
+            while not (tmp_path / "began").exists():
+                await asyncio.sleep(0.02)
+            family = [guard, *descendants(guard)]
+            assert len(family) >= 4
+            driver.kill()
+            await driver.wait()
+            while any(Path(f"/proc/{pid}").exists() for pid in family):
+                await asyncio.sleep(0.02)
+        asked = len(model.requests)
+    assert asked == 1

@@ -2,16 +2,15 @@
 
 import json
 import math
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_lines import FOLDER, MODEL, answered, capture, fold, lines, of, result, said, start, text, tool
 
-from untildone.agents.conversation import ERROR_TEXT_CAP, Conversation
-from untildone.agents.stream import Parsed, StreamParser
+from untildone.agents.conversation import ERROR_TEXT_CAP
 from untildone.core.events import Event
 from untildone.core.faults import classify
 from untildone.core.outcome import Outcome, Usage
@@ -27,9 +26,6 @@ from untildone.core.trace import (
     AgentToolResult,
     AgentToolUse,
 )
-
-FOLDER = Path(__file__).parent.parent / "fixtures" / "claude-stream"
-MODEL = "claude-opus-5-5"
 
 
 class Expected(NamedTuple):
@@ -87,28 +83,6 @@ CAPTURES = {
     "usage-warning-event": Expected(None, 0.0004, 120, "Answer with a usage warning."),
     "user-prompt-blocked": Expected(None),
 }
-
-
-def parsed(data: bytes) -> list[Parsed]:
-    parser = StreamParser()
-    return parser.feed(data) + parser.finish()
-
-
-def fold(data: bytes, **more: Any) -> tuple[Conversation, list[Event]]:
-    conversation = Conversation(7, **more)
-    return conversation, [event for line in parsed(data) for event in conversation.feed(line)]
-
-
-def capture(name: str) -> bytes:
-    return (FOLDER / f"{name}.jsonl").read_bytes()
-
-
-def lines(*objects: dict[str, Any]) -> bytes:
-    return b"".join(json.dumps(value).encode() + b"\n" for value in objects)
-
-
-def of(events: list[Event], kind: type[Event]) -> list[Any]:
-    return [event for event in events if isinstance(event, kind)]
 
 
 # --- the real captures -----------------------------------------------------------------------------------
@@ -179,7 +153,8 @@ def test_a_denial_is_told_once_with_what_was_denied() -> None:
 
 def test_a_subagents_words_are_not_final_and_its_costs_count() -> None:
     conversation, events = fold(capture("subagent-two-results"))
-    assert [(event.text, event.subagent) for event in of(events, AgentMessage)][0] == ("hi from sub", True)
+    first = of(events, AgentMessage)[0]
+    assert (first.text, first.subagent) == ("hi from sub", True)
     assert conversation.outcome().cost_usd == pytest.approx(0.0032)
     assert conversation.outcome().num_turns == 3
     assert of(events, AgentToolUse)[0].detail == "general-purpose"
@@ -261,53 +236,6 @@ def test_costs_do_not_depend_on_lines_said_twice(name: str, times: int) -> None:
 # --- made for the purpose --------------------------------------------------------------------------------
 
 
-def start(message_id: str, tokens: int = 1000, model: str = MODEL) -> dict[str, Any]:
-    message = {"id": message_id, "model": model, "usage": {"input_tokens": tokens, "output_tokens": 1}}
-    return {"type": "stream_event", "event": {"type": "message_start", "message": message}}
-
-
-def end(output: int = 100, **more: Any) -> dict[str, Any]:
-    event = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": output}}
-    return {"type": "stream_event", "event": event, **more}
-
-
-STOPPED = {"type": "stream_event", "event": {"type": "message_stop"}}
-
-
-def said(message_id: str, *blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
-    message = {"id": message_id, "model": MODEL, "content": list(blocks), "usage": {"input_tokens": 1000, "output_tokens": 1}}
-    return {"type": "assistant", "message": message, "parent_tool_use_id": None, **more}
-
-
-def text(words: str) -> dict[str, Any]:
-    return {"type": "text", "text": words}
-
-
-def tool(name: str, given: Any, tool_use_id: str = "t1") -> dict[str, Any]:
-    return {"type": "tool_use", "id": tool_use_id, "name": name, "input": given}
-
-
-def answered(content: Any, *, tool_use_id: str = "t1", is_error: bool = False) -> dict[str, Any]:
-    block = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content, "is_error": is_error}
-    return {"type": "user", "message": {"role": "user", "content": [block]}, "parent_tool_use_id": None}
-
-
-def result(**more: Any) -> dict[str, Any]:
-    return {"type": "result", "subtype": "success", "is_error": False, "terminal_reason": "completed", **more}
-
-
-def books(dollars: float, tokens: int = 0) -> dict[str, Any]:
-    return {"model_usage_since_last_result": {MODEL: {"costUSD": dollars, "inputTokens": tokens}}}
-
-
-def state(name: str) -> dict[str, Any]:
-    return {"type": "system", "subtype": "session_state_changed", "state": name}
-
-
-def tasks(*ids: str) -> dict[str, Any]:
-    return {"type": "system", "subtype": "background_tasks_changed", "tasks": [{"task_id": name} for name in ids]}
-
-
 def test_texts_of_one_message_are_joined_and_those_of_earlier_ones_forgotten() -> None:
     conversation, events = fold(
         lines(said("m1", text("early")), said("m2", text("one")), said("m2", tool("Bash", {})), said("m2", text("two")))
@@ -318,7 +246,9 @@ def test_texts_of_one_message_are_joined_and_those_of_earlier_ones_forgotten() -
 
 
 def test_an_api_error_in_the_models_name_is_not_its_final_text() -> None:
-    error = said("e1", text("API Error: nothing works"), error="server_error", is_api_error_message=True, api_error_status=500)
+    error = said(
+        "e1", text("API Error: nothing works"), error="server_error", is_api_error_message=True, api_error_status=500
+    )
     conversation, events = fold(lines(said("m1", text("real")), error))
     assert conversation.outcome().final_text == "real"
     assert of(events, AgentSystem)[0].data["text"] == "API Error: nothing works"
@@ -329,7 +259,13 @@ def test_an_api_error_in_the_models_name_is_not_its_final_text() -> None:
 
 def test_trouble_that_a_real_reply_ended_is_no_evidence() -> None:
     rejected = {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1794777584}}
-    retry = {"type": "system", "subtype": "api_retry", "error_status": 529, "error": "overloaded", "retry_delay_ms": 500}
+    retry = {
+        "type": "system",
+        "subtype": "api_retry",
+        "error_status": 529,
+        "error": "overloaded",
+        "retry_delay_ms": 500,
+    }
     failed = result(is_error=True, terminal_reason="model_error")
     for reply in (start("m1"), said("m1", text("hi"))):
         failure = fold(lines(rejected, retry, reply, failed))[0].outcome().failure
@@ -338,67 +274,14 @@ def test_trouble_that_a_real_reply_ended_is_no_evidence() -> None:
         assert classify(failure).name == "model_error"
 
 
-def test_a_cut_reply_is_an_estimate_though_its_stream_was_closed_properly() -> None:
-    aborted = result(subtype="error_during_execution", is_error=True, terminal_reason="aborted_streaming", **books(0.006))
-    conversation, events = fold(lines(start("m1"), end(), start("m2", 50_000), STOPPED, said("m2", text("cut off")), aborted))
-    outcome = conversation.outcome(interrupted=True)
-    assert outcome.interrupted
-    assert outcome.failure is None
-    assert outcome.cost_usd == pytest.approx(0.006)
-    assert outcome.estimated_usd == pytest.approx(0.20002)
-    assert [event.message_id for event in of(events, AgentReply)] == ["m1"]
-
-
-def test_replies_no_result_accounts_for_are_booked_from_the_stream() -> None:
-    late = (start("m2"), end(50))
-    outcome = fold(lines(start("m1"), end(), result(**books(0.006, 1000)), *late))[0].outcome()
-    assert outcome.cost_usd == pytest.approx(0.006 + 0.005)
-    assert outcome.usage == Usage(2000, 50)
-    alone = fold(lines(*late))[0].outcome(exit_code=-9)
-    assert alone.cost_usd == pytest.approx(0.005)
-    assert alone.failure is not None
-    assert alone.failure.signal == 9
-    assert not alone.failure.has_result
-
-
-def test_a_reply_without_a_price_makes_the_cost_unknown_until_a_result_knows() -> None:
-    unknown = (start("m1", model="other-model"), end())
-    assert fold(lines(*unknown))[0].outcome().cost_usd is None
-    assert fold(lines(*unknown, result(**books(0.5))))[0].outcome().cost_usd == 0.5
-
-
-def test_totals_are_used_when_a_result_has_nothing_better() -> None:
-    results = (result(total_cost_usd=1.5, usage={"input_tokens": 10}), result(total_cost_usd=1.75), result(total_cost_usd=0.1))
-    outcome = fold(lines(*results), baseline_usd=1.0)[0].outcome()
-    assert outcome.cost_usd == pytest.approx(0.5 + 0.25 + 0.1)  # the last one began anew
-    assert outcome.usage.input_tokens == 10
-
-
-def test_a_result_without_books_leaves_the_replies_to_be_counted() -> None:
-    assert fold(lines(start("m1"), end(), result()))[0].outcome().cost_usd == pytest.approx(0.006)
-
-
-def test_without_partial_messages_replies_are_seen_begin_and_the_result_books_them() -> None:
-    conversation, events = fold(lines(said("m1", text("a")), said("m1", tool("Bash", {})), said("m2", text("b"))))
-    assert [event.message_id for event in of(events, AgentReplyStarted)] == ["m1", "m2"]
-    assert of(events, AgentReply) == []
-    assert conversation.outcome().estimated_usd == pytest.approx(2 * 0.00402)
-    [line] = parsed(lines(result(**books(0.02))))
-    conversation.feed(line)
-    assert conversation.outcome().cost_usd == 0.02
-    assert conversation.outcome().estimated_usd == 0
-
-
-def test_a_delta_names_its_message_or_means_the_last_one() -> None:
-    _, events = fold(lines(start("m1"), start("m2"), end(5, api_message_id="m1"), end(6), end(7)))
-    assert [(event.message_id, event.usage.output_tokens) for event in of(events, AgentReply)] == [("m1", 5), ("m2", 6)]
-
-
 REPORT = {"status": "COMPLETE", "exit_signal": True, "summary": "did it"}
 
 
 def test_the_report_tool_is_read_unless_its_schema_refused_it() -> None:
-    calls = (said("m1", tool("mcp__untildone__report", REPORT, "r1")), said("m2", tool("mcp__untildone__report", {"status": "X"}, "r2")))
+    calls = (
+        said("m1", tool("mcp__untildone__report", REPORT, "r1")),
+        said("m2", tool("mcp__untildone__report", {"status": "X"}, "r2")),
+    )
     accepted = fold(lines(*calls, answered("bad status", tool_use_id="r2", is_error=True)))[0].outcome()
     assert accepted.report is not None
     assert accepted.report.summary == "did it"
@@ -408,7 +291,9 @@ def test_the_report_tool_is_read_unless_its_schema_refused_it() -> None:
 
 
 def test_structured_output_is_a_report() -> None:
-    outcome = fold(lines(result(structured_output=REPORT | {"summary": "old"}), result(structured_output=REPORT)))[0].outcome()
+    outcome = fold(lines(result(structured_output=REPORT | {"summary": "old"}), result(structured_output=REPORT)))[
+        0
+    ].outcome()
     assert outcome.report is not None
     assert outcome.report.summary == "did it"
 
@@ -419,32 +304,6 @@ def test_the_same_call_has_the_same_fingerprint_whatever_the_order_of_its_fields
     other = said("m3", tool("Write", {"a": 1, "b": {"x": 1, "y": 2}}))
     activity = fold(lines(one, same, other))[0].outcome().activity
     assert activity[0] == activity[1] != activity[2]
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "detail"),
-    [
-        ("Bash", {"command": "\n make test\nrm x"}, "make test"),
-        ("Bash", {"command": "echo \x1b[31mred\x07"}, "echo  [31mred "),
-        ("Edit", {"file_path": "/work/here/src/a.py"}, "src/a.py"),
-        ("Read", {"file_path": "/elsewhere/b.py"}, "/elsewhere/b.py"),
-        ("NotebookEdit", {"notebook_path": "/work/here/n.ipynb"}, "n.ipynb"),
-        ("Grep", {"pattern": "def x", "path": "/work/here"}, "def x"),
-        ("Task", {"subagent_type": "Explore", "description": "look"}, "Explore"),
-        ("Agent", {"description": "look"}, "look"),
-        ("mcp__github__create_issue", {"title": "x"}, "github/create_issue"),
-        ("TodoWrite", {"todos": [{"content": "a", "status": "done"}, {"content": "b", "status": "in_progress"}]}, "b"),
-        ("WebFetch", {"url": "https://x.example", "prompt": "read"}, "https://x.example"),
-        ("Bash", {"command": "x" * 5000}, "x" * 1000),
-        ("Unheard", {"thing": 3}, ""),
-        ("Bash", "not an object", ""),
-    ],
-)  # fmt: skip
-def test_a_tool_call_in_one_line(name: str, given: Any, detail: str) -> None:
-    [_, event] = fold(lines(said("m1", tool(name, given))), cwd="/work/here")[1]
-    assert isinstance(event, AgentToolUse)
-    assert event.detail == detail
-    assert event.tool == name
 
 
 def test_thinking_is_told_by_its_length() -> None:
@@ -466,11 +325,19 @@ def test_errors_keep_their_order_below_the_cap() -> None:
 
 
 def test_a_denial_event_takes_its_detail_from_the_call() -> None:
-    denied = {"type": "system", "subtype": "permission_denied", "tool_name": "Bash", "tool_use_id": "t1", "message": "no"}
+    denied = {
+        "type": "system",
+        "subtype": "permission_denied",
+        "tool_name": "Bash",
+        "tool_use_id": "t1",
+        "message": "no",
+    }
     conversation, events = fold(lines(said("m1", tool("Bash", {"command": "rm -rf x"})), denied))
     assert conversation.outcome().denials == ("Bash(rm -rf x)",)
     assert of(events, AgentSystem)[0].subtype == "permission_denied"
-    listed = result(permission_denials=[{"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "rm -rf x"}}])
+    listed = result(
+        permission_denials=[{"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "rm -rf x"}}]
+    )
     assert fold(lines(denied, listed))[0].outcome().denials == ("Bash(rm -rf x)",)
 
 
@@ -485,63 +352,14 @@ def test_unreadable_lines_are_told_and_explain_a_missing_result() -> None:
 
 
 def test_what_a_system_line_shows_is_bounded() -> None:
-    huge = {"type": "system", "subtype": "informational", "content": "x" * 9000, "deep": {"a": "y" * 9000}, "n": 3, "uuid": "u"}
+    huge = {
+        "type": "system",
+        "subtype": "informational",
+        "content": "x" * 9000,
+        "deep": {"a": "y" * 9000},
+        "n": 3,
+        "uuid": "u",
+    }
     [event] = fold(lines(huge))[1]
     assert isinstance(event, AgentSystem)
     assert event.data == {"content": "x" * 1000, "n": 3}
-
-
-# --- when is it over -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("seen", "over"),
-    [
-        ([result(), state("idle")], True),
-        ([state("idle")], False),
-        ([result()], False),
-        ([state("running"), result(), state("idle")], True),
-        ([tasks("b1"), result(), state("idle")], False),
-        ([tasks("b1"), result(), state("idle"), tasks()], False),
-        ([tasks("b1"), result(), state("idle"), tasks(), state("running")], False),
-        ([tasks("b1"), result(), state("idle"), tasks(), state("running"), result(), state("idle")], True),
-        ([tasks("b1"), result(), state("idle"), {"type": "system", "subtype": "task_updated"}, tasks(), state("idle")], True),
-        ([result(), state("idle"), {"type": "system", "subtype": "task_notification"}], False),
-        ([result(origin={"kind": "task-notification"}), state("idle")], False),
-    ],
-)  # fmt: skip
-def test_the_rule_for_the_end(seen: list[dict[str, Any]], over: bool) -> None:
-    assert fold(lines(*seen))[0].over is over
-
-
-def test_living_tasks_are_known_by_their_ids() -> None:
-    assert fold(lines(tasks("b1", "b2")))[0].live_tasks == ("b1", "b2")
-    assert fold(lines(tasks("b1", "b2"), tasks("b2")))[0].live_tasks == ("b2",)
-
-
-def test_it_rests_after_a_result_until_a_new_turn_begins() -> None:
-    begin = {"type": "system", "subtype": "init", "session_id": "s"}
-    assert not fold(lines(begin))[0].resting
-    assert fold(lines(begin, result()))[0].resting
-    assert not fold(lines(begin, result(), begin))[0].resting
-    assert fold(lines(begin, result(), begin, result()))[0].resting
-
-
-@pytest.mark.parametrize(
-    ("ending", "asked", "interrupted", "failed"),
-    [
-        (result(), True, False, False),
-        (result(), False, False, False),
-        (result(is_error=True, terminal_reason="aborted_tools", subtype="error_during_execution"), False, True, False),
-        (result(is_error=True, terminal_reason="api_error"), True, True, False),
-        (result(is_error=True, terminal_reason="api_error"), False, False, True),
-        (None, True, True, False),
-        (None, False, False, True),
-    ],
-)
-def test_an_interruption_is_no_failure_and_a_success_is_no_interruption(
-    ending: dict[str, Any] | None, asked: bool, interrupted: bool, failed: bool
-) -> None:
-    outcome = fold(lines(*([ending] if ending else [])))[0].outcome(interrupted=asked)
-    assert outcome.interrupted is interrupted
-    assert (outcome.failure is not None) is failed

@@ -11,8 +11,15 @@ from untildone.errors import ConfigError
 
 GOOD = {
     "Stop": [{"hooks": [{"type": "command", "command": "./stop.sh", "timeout": 5}]}],
-    "PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "http", "url": "http://127.0.0.1/"}, {"type": "prompt", "prompt": "ok?"}]}],
-    "SessionStart": [{"hooks": [{"type": "agent", "prompt": "look"}, {"type": "mcp_tool", "server": "s", "tool": "t"}]}],
+    "PreToolUse": [
+        {
+            "matcher": "Bash",
+            "hooks": [{"type": "http", "url": "http://127.0.0.1/"}, {"type": "prompt", "prompt": "ok?"}],
+        }
+    ],
+    "SessionStart": [
+        {"hooks": [{"type": "agent", "prompt": "look"}, {"type": "mcp_tool", "server": "s", "tool": "t"}]}
+    ],
 }
 
 
@@ -57,7 +64,7 @@ def one(handler: Any) -> dict[str, Any]:
         (one({"type": "command", "command": "x", "timeout": -1}), "Stop[0].hooks[0].timeout must be a number"),
         (one({"type": "command", "command": "x", "timeout": "5"}), "Stop[0].hooks[0].timeout must be a number"),
         (one({"type": "command", "command": "x", "timeout": True}), "Stop[0].hooks[0].timeout must be a number"),
-        (json.dumps(one({"type": "command", "command": "x"})).replace("}", ',"timeout":Infinity}', 1), "timeout must be a number"),
+        ('{"Stop":[{"hooks":[{"type":"command","command":"x","timeout":Infinity}]}]}', "timeout must be a number"),
     ],
 )  # fmt: skip
 def test_every_mistake_is_one_line_with_file_and_place(tmp_path: Path, content: Any, place: str) -> None:

@@ -46,7 +46,9 @@ def test_a_model_is_known_by_its_family(model: str, family: str) -> None:
     assert price_of(model) is PRICES[family]
 
 
-@pytest.mark.parametrize("model", ["", "gpt-9", "claude-opus-5-9", "claude-opus-4-1", "claude-", "x" * 10_000, "<synthetic>"])
+@pytest.mark.parametrize(
+    "model", ["", "gpt-9", "claude-opus-5-9", "claude-opus-4-1", "claude-", "x" * 10_000, "<synthetic>"]
+)
 def test_a_model_without_a_price_is_unknown_and_never_free(model: str) -> None:
     assert cost(model, Usage(1000, 1000)) is None
     assert cost_from(model, {"input_tokens": 5}) is None
@@ -79,7 +81,9 @@ def test_the_usage_object_is_read_with_cache_lifetimes_and_searches() -> None:
     assert cost_from("claude-opus-5-5", raw) == pytest.approx(tokens + 0.02)
 
 
-@pytest.mark.parametrize("raw", [None, 3, [], {"input_tokens": "9", "output_tokens": -1, "cache_creation": 7}, {"input_tokens": True}])
+@pytest.mark.parametrize(
+    "raw", [None, 3, [], {"input_tokens": "9", "output_tokens": -1, "cache_creation": 7}, {"input_tokens": True}]
+)
 def test_nonsense_counts_nothing(raw: object) -> None:
     assert usage_from(raw) == Usage()
     assert cost_from("claude-opus-5-5", raw) == 0

@@ -180,8 +180,14 @@ def realistic_stream(path: Path, size: int) -> None:
     """Text deltas, messages, tool calls, and tool results from half a KB to several MB."""
     source = Path(__file__).read_text() * 300
     sizes = (500, 2_000, 8_000, 30_000, 100_000)
-    delta = {"type": "stream_event", "event": {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta",
-             "text": "some words "}}, "session_id": "s" * 36, "parent_tool_use_id": None, "uuid": "u" * 36}  # fmt: skip
+    event = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "some words "}}
+    delta = {
+        "type": "stream_event",
+        "event": event,
+        "session_id": "s" * 36,
+        "parent_tool_use_id": None,
+        "uuid": "u" * 36,
+    }
     message = {"id": "m", "model": "claude-opus-5-5", "usage": {"input_tokens": 100, "output_tokens": 1}}
     start = {"type": "stream_event", "event": {"type": "message_start", "message": message}}
     spoken = {"type": "assistant", "message": message | {"content": [{"type": "text", "text": source[:1500]}]}}

@@ -45,11 +45,12 @@ def test_each_message_counts_once_and_subagents_too(tmp_path: Path) -> None:
 
 
 def test_half_written_foreign_and_synthetic_lines_are_left_out(tmp_path: Path) -> None:
-    broken = b'{"type":"assistant","message":"x"}\n{"type":"assistant"}\n\xff"assistant"\n{"type":"assistant","message":{"id":"m9","mo'
+    broken = b'{"type":"assistant","message":"x"}\n{"type":"assistant"}\n\xff"assistant"\n'
+    half = b'{"type":"assistant","message":{"id":"m9","mo'
     write(
         transcript_path(tmp_path, "/w", SESSION),
         reply("m1"), reply("e1", model="<synthetic>"), {"type": "assistant", "message": {"id": 3, "model": []}},
-        tail=broken,
+        tail=broken + half,
     )  # fmt: skip
     [only] = TranscriptLedger(tmp_path).replies(SESSION, "/w")
     assert isinstance(only, AgentReply)

@@ -56,7 +56,7 @@ def night_events() -> list[Event]:
         tr.AgentToolResult(iteration_num=1, tool_use_id="t1", is_error=True, text="AssertionError: one"),
         completed(
             1, cost_usd=1.25, duration_seconds=42.0, evidence=changed,
-            claim=reported("keep the last byte", tasks_completed=2, tests_status="PASSING", assumptions=("CRLF is LF",)),
+            claim=reported("keep the last byte", tasks_completed=2, assumptions=("CRLF is LF",)),
         ),
         committed(1, "3f9ac21e77d1b2"),
         started(2),

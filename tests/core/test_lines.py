@@ -1,7 +1,7 @@
 """One plain line for any event."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.event_kit import values_of
@@ -30,7 +30,8 @@ def line(event: Event) -> str | None:
         (ev.StopRequested(by="me", after_iteration=True), "me asked the run to stop after this iteration"),
         (ev.ContinuousLimitReached(limit_type="max_runs", limit_value=2, current_value=2),
          "limit reached: as many successful iterations as asked for (2 of 2)"),
-        (ev.Unknown(type="future.thing", version=1, kind="control", data=b""), "event future.thing (from a newer version)"),
+        (ev.Unknown(type="future.thing", version=1, kind="control", data=b""),
+         "event future.thing (from a newer version)"),
         (tr.AgentToolUse(iteration_num=1, tool="mcp__git__log", tool_use_id="t", detail="-3"), "+ git/log -3"),
         (tr.AgentToolUse(iteration_num=1, tool="Bash", tool_use_id="t", detail="ls"), "$ Bash ls"),
         (tr.AgentToolResult(iteration_num=1, tool_use_id="t", is_error=True, text="no\nsuch"), "  ✗ no such"),
@@ -59,6 +60,7 @@ def test_a_whole_night_reads_like_a_story() -> None:
 @pytest.mark.parametrize(
     "kind", sorted(codec.REGISTRY.values(), key=lambda kind: kind.TYPE), ids=lambda kind: kind.TYPE
 )
+@settings(max_examples=20)
 @given(data=st.data())
 def test_every_event_has_one_safe_line(kind: type[Event], data: st.DataObject) -> None:
     said = line(data.draw(values_of(kind)))

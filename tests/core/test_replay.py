@@ -14,7 +14,7 @@ SPEC = RunSpec(goal="g", cwd="/w", name="n")
 def night(iterations: int, policy: Policy | None = None) -> list[ev.Record]:
     """A run of equal iterations, a minute and a dollar each, in two replies."""
     happened: list[ev.Event] = [
-        beginning("r", SPEC, policy or Policy(max_runs=iterations)),
+        beginning("r", SPEC, policy or Policy(max_runs=iterations, stagnation_threshold=99)),
         ev.ContinuousResumed(pid=1, host="h", version="0", lease=1),
     ]
     for number in range(1, iterations + 1):

@@ -1,15 +1,19 @@
 """A run as people and programs see it."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta, timezone
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from core.event_kit import values_of
 from core.night_kit import POLICY, night, reported, validation
-from core.run_kit import START, after, completed, failed, now_of, started
+from core.run_kit import START, after, completed, failed, now_of, records, started
 from untildone.core import events as ev
 from untildone.core import trace as tr
-from untildone.core.fold import fold
+from untildone.core.fold import HANDLERS, fold
 from untildone.core.oneliners import closing_lines, monitor_line, result_line
 from untildone.core.outcome import Evidence, Usage
 from untildone.core.policy import Policy
@@ -19,7 +23,10 @@ from untildone.core.views import RunView, result_json, run_view, status_json
 from untildone.errors import UsageError
 
 EAST = timezone(timedelta(hours=2))
-KEYS = ["run_id", "name", "exit_reason", "success", "verified", "loops_completed", "attempts", "total_cost_usd", "elapsed_seconds", "total_tasks_completed", "total_files_modified", "final_status", "rate_limit_hit", "error"]
+KEYS = [
+    "run_id", "name", "exit_reason", "success", "verified", "loops_completed", "attempts", "total_cost_usd",
+    "elapsed_seconds", "total_tasks_completed", "total_files_modified", "final_status", "rate_limit_hit", "error",
+]  # fmt: skip
 
 
 def stopped(reason: str, *, detail: str = "", policy: Policy | None = None) -> RunView:
@@ -57,7 +64,8 @@ def test_a_wait_says_what_for_and_until_when_in_local_time() -> None:
         ([ev.PauseRequested(by="me")], "paused", "paused"),
         ([started(1), ev.StopRequested(by="me")], "running", "stopping"),
         ([started(1), ev.StopRequested(by="me", after_iteration=True)], "running", "stopping after this iteration"),
-        ([ev.ContinuousSuspended(stop_reason="billing")], "suspended", "suspended: the account has no credit or is on hold"),
+        ([ev.ContinuousSuspended(stop_reason="billing")], "suspended",
+         "suspended: the account has no credit or is on hold"),
     ],
 )  # fmt: skip
 def test_the_phase_says_what_is_going_on(events: list[ev.Event], status: str, phase: str) -> None:
@@ -247,3 +255,12 @@ def test_hostile_words_never_reach_a_line_raw() -> None:
     view = run_view(state, now_of(state))
     assert (view.goal, view.detail) == ("ab c", "gone line")
     assert "\x1b" not in result_line("{error}", view) + monitor_line(view)
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(st.lists(st.one_of([values_of(kind) for kind in HANDLERS]), max_size=6), st.booleans())
+def test_any_history_can_be_looked_at(events: list[ev.Event], alive: bool) -> None:
+    state = fold(records(events))
+    view = run_view(state, now_of(state), alive=alive)
+    json.dumps(status_json(view, state))
+    assert "\n" not in monitor_line(view)

@@ -16,6 +16,8 @@ from untildone.errors import AgentError
 from untildone.ports import Process, Spawner, Tell
 
 CHUNK = 1 << 18
+# A tuple: the type of a line can be anything, also what no set takes.
+_WORDS = ("assistant", "user", "result", "stream_event")
 EXIT_PATIENCE = 5.0
 """Seconds a process may take to exit after it closed its output."""
 
@@ -138,7 +140,7 @@ async def _exit_status(process: Process) -> int | None:
 
 def _is_word(line: Parsed) -> bool:
     """Whether the line is part of the conversation; system lines come from tasks too."""
-    return getattr(line, "type", None) in {"assistant", "user", "result", "stream_event"}
+    return getattr(line, "type", None) in _WORDS
 
 
 def _now() -> float:

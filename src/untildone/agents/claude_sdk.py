@@ -71,6 +71,8 @@ class ClaudeSdk:
             raise
         finally:
             self._watch = None
+            if self._closed and self._warm is not None:
+                await self._warm.end(polite=False)  # it was being started while `close` was called
 
     async def interrupt(self) -> None:
         """End the running iteration soon; the process stays warm if it obeys."""
@@ -99,7 +101,7 @@ class ClaudeSdk:
         kept = await self._keep_or_end(order)
         warm = self._warm = kept or await self._spawn(order)
         await tell(AgentStarted(iteration_num=order.iteration_num, pid=warm.pid, warm=kept is not None))
-        ready = kept is not None or await warm.connect()
+        ready = kept is not None or (watch.asked_at is None and await warm.connect())
         if ready and order.resume_session is None:
             ready = await self._clear(warm, watch, before, tell)
         if not ready:
@@ -137,7 +139,8 @@ class ClaudeSdk:
             settings_json=json.dumps(hooks) if hooks else None,
         )
         process = await self._spawner.spawn(argv, cwd=self._cwd, env=self._env)
-        return WarmClaude(process, Reminders(order.rules, self._signal), budget_usd=order.budget_usd)
+        reminders = Reminders(rules=order.rules, signal=self._signal, max_turns=options.max_turns)
+        return WarmClaude(process, reminders, budget_usd=order.budget_usd)
 
     async def _clear(self, warm: WarmClaude, watch: Watch, before: Conversation, tell: Tell) -> bool:
         """Start a fresh conversation; what still belongs to the old one is booked on `before`."""
@@ -199,7 +202,7 @@ class ClaudeSdk:
         if watch.resting(conversation):
             tasks = conversation.live_tasks
             if watch.tasks_stopped or not tasks:
-                warm.in_doubt = bool(tasks) or watch.reports_state
+                warm.in_doubt = bool(tasks) or (watch.reports_state and not watch.tasks_stopped)
                 return False
             for task in tasks:
                 await warm.stop_task(task)
@@ -219,7 +222,7 @@ class ClaudeSdk:
             warm.session_id = outcome.session_id
             return outcome
         status = None if conversation.result_seen else await warm.exit_status(EXIT_PATIENCE)
-        said = warm.stderr_tail() or ("" if warm.connected else "Claude Code did not start, and did not say why")
+        said = warm.stderr_tail() or warm.complaint
         return conversation.outcome(exit_code=status, stderr=said, interrupted=interrupted)
 
 

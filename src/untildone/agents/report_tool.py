@@ -1,9 +1,10 @@
 """The tool by which the agent reports, and the two hooks that remind it to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from untildone.agents.stream import Line
 from untildone.agents.tool_detail import REPORT_TOOL
 from untildone.core.claims import REPORT_SCHEMA, read_claim
 
@@ -24,18 +25,27 @@ REMINDER = (
 HOOK_TIMEOUT = 5.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Reminders:
     """What this iteration has reported and been asked so far."""
 
     rules: str
     signal: str
+    max_turns: int | None = None
     reported: bool = False
     asked: bool = False
+    messages: set[str] = field(default_factory=set)
+    """Ids of the agent's own messages: each is a turn."""
 
     def begin(self) -> None:
         """Start a new iteration."""
         self.reported = self.asked = False
+        self.messages.clear()
+
+    def hear(self, line: Line) -> None:
+        """Count the turns."""
+        if line.type == "assistant" and line.parent_tool_use_id is None and isinstance(line.message, Mapping):
+            self.messages.add(str(line.message.get("id")))
 
     async def on_report(self, _arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Answer the tool call; the report itself is read from the stream."""
@@ -44,7 +54,9 @@ class Reminders:
 
     async def on_stop(self, given: Any, _tool_use_id: str | None, _context: Any) -> dict[str, Any]:
         """Ask once for a report if there is no sign of one; whatever else happens, let the agent stop."""
-        if self.reported or self.asked or self._claims(given):
+        # A question takes a turn; where none is left it would turn a good end into a failure.
+        has_turns = self.max_turns is None or len(self.messages) < self.max_turns
+        if self.reported or self.asked or not has_turns or self._claims(given):
             return {}
         self.asked = True
         # A plain block would tell it twice, once of them as an error.

@@ -6,7 +6,7 @@ parsed twice, and a slow reader of lines cannot keep a hook or an interrupt from
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from untildone.agents.stream import Line, Parsed, StreamParser
@@ -25,12 +25,14 @@ class Wake:
 class SdkTransport:
     """Satisfies `claude_agent_sdk.Transport` without importing it."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, hear: Callable[[Line], None]) -> None:
+        """`hear` gets every line at once, before any control message that comes after it."""
         self.lines: asyncio.Queue[Parsed | Wake] = asyncio.Queue(LINES_WAITING)
         """Everything Claude says that is not for the SDK; after the last line `ended` is set and a Wake follows."""
         self.ended = asyncio.Event()
         """Claude's output ended: the process is gone or going."""
         self._process = process
+        self._hear = hear
         self._control: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._reader = asyncio.create_task(self._read())
 
@@ -91,4 +93,6 @@ class SdkTransport:
                 if isinstance(line.data, dict):
                     self._control.put_nowait(line.data)
             else:
+                if isinstance(line, Line):
+                    self._hear(line)
                 await self.lines.put(line)

@@ -28,7 +28,7 @@ class WarmClaude:
 
     def __init__(self, process: Process, reminders: Reminders, *, budget_usd: float | None) -> None:
         self.pid = process.pid
-        self.transport = SdkTransport(process)
+        self.transport = SdkTransport(process, reminders.hear)
         self.reminders = reminders
         self.budget_usd = budget_usd
         """The fence this process was started with."""
@@ -41,6 +41,8 @@ class WarmClaude:
         """The control channel was up."""
         self.in_doubt = False
         """Something happened after which nobody knows what it would do with another prompt."""
+        self.complaint = ""
+        """What the SDK said about the last request that failed."""
         self._process = process
         self._client: ClaudeSDKClient | None = None
 
@@ -111,7 +113,7 @@ class WarmClaude:
         client, self._client = self._client, None
         if client is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CONTROL_PATIENCE):
+                async with asyncio.timeout(FAREWELL):
                     await client.disconnect()
         await self.transport.stop_reading()
 
@@ -121,7 +123,11 @@ class WarmClaude:
         ended = asyncio.create_task(self.transport.ended.wait())
         try:
             await asyncio.wait({asking, ended}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            return asking.done() and not asking.cancelled() and asking.exception() is None
+            if not asking.done():
+                self.complaint = "" if ended.done() else f"Claude Code did not answer within {patience:.0f} s"
+                return False
+            self.complaint = str(asking.exception() or "")
+            return not self.complaint
         finally:
             for task in (asking, ended):
                 task.cancel()

@@ -7,6 +7,8 @@ from untildone.agents.stream import Line
 
 STEP = 0.5
 """Seconds between two requests to end the turn, and for a stopped task to be gone when somebody is waiting."""
+GLANCE = 0.1
+"""Seconds from a result to the word that Claude is idle: a task stopped before it leaves no later sign of rest."""
 SETTLE = 5.0
 """Seconds stopped tasks may take to be gone, their farewell turns not counted."""
 SILENT_SETTLE = 1.0
@@ -52,7 +54,7 @@ class Watch:
         if self.tasks_stopped:
             return self.quiet_since + (STEP if hurried else SETTLE)
         if conversation.live_tasks:
-            return self.quiet_since if hurried else self.quiet_since + self.grace
+            return self.quiet_since + (GLANCE if hurried else self.grace)
         if not self.reports_state:
             return self.quiet_since + SILENT_SETTLE
         return self.quiet_since + (STEP if hurried else max(self.grace, SETTLE))

@@ -48,7 +48,8 @@ def tool_line(event: tr.AgentToolUse, width: int = DETAIL) -> str:
 
 
 def _started(event: ev.ContinuousStarted, _: float) -> str:
-    return f"run {one_line(event.spec.name, DETAIL)} ({event.run_id}): {one_line(event.goal, DETAIL)}"
+    run = one_line(f"{event.spec.name} ({event.run_id})", DETAIL)
+    return f"run {run}: {one_line(event.goal, DETAIL)}"
 
 
 def _resumed(event: ev.ContinuousResumed, _: float) -> str:

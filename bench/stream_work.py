@@ -1,0 +1,45 @@
+"""One way through a file of stream-json, in a process of its own, which tells what it took.
+
+python bench/stream_work.py read|parse FILE
+"""
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+from untildone.agents.sdk_transport import CHUNK
+from untildone.agents.stream import Malformed, StreamParser
+
+
+def read(path: Path) -> int:
+    """Merely read the lines."""
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
+def parse(path: Path) -> int:
+    """Read as the loop does, chunk by chunk; the values are dropped as they come."""
+    parser = StreamParser()
+    lines = 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            for line in parser.feed(chunk):
+                lines += 1
+                assert not isinstance(line, Malformed), line
+    return lines + len(parser.finish())
+
+
+def main(way: str, path: str) -> None:
+    """Go through the file and print what it took."""
+    work = {"read": read, "parse": parse}[way]
+    began = time.perf_counter()
+    lines = work(Path(path))
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    json.dump({"seconds": seconds, "lines": lines, "peak_mb": peak}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
