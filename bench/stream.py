@@ -17,7 +17,8 @@ MEGA = 1 << 20
 HUGE_LINE = 10 * MEGA
 SESSION = "df333391-15d7-40d7-9a8e-93460d5a5429"
 _TAIL = f'"session_id":"{SESSION}","parent_tool_use_id":null,"uuid":"02edf667-3c8f-4f78-91e4-35c846ef6703"'
-_WORDS = "the agent reads a file and writes “another” one, then\\nruns \\\"pytest -q\\\" \\u00e9 ".split(" ")
+_ASCII = tuple(r'def run(self, path): the agent reads a file,\n    writes \"another\" one and\n runs pytest -q '.split(" "))
+_BEYOND = (*_ASCII, "“quoted”", "naïve", "→")
 
 
 def measure(*, quick: bool) -> Result:
@@ -85,7 +86,8 @@ def _turns(dice: random.Random) -> Iterator[bytes]:
 
 
 def _text(dice: random.Random, size: int) -> str:
-    words = " ".join(dice.choices(_WORDS, k=min(400, size // 5 + 1)))
+    # Most of what tools print is plain ASCII with newlines and quotes in it; what models write often is not.
+    words = " ".join(dice.choices(_BEYOND if dice.random() < 0.3 else _ASCII, k=min(400, size // 5 + 1)))
     return words * max(1, size // len(words))
 
 

@@ -5,7 +5,7 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -127,6 +127,22 @@ def run_spec(resolved: Resolved, *, goal: str, cwd: Path, name: str, task_file: 
         tending=Tending(**_fields(resolved, "tending")),
         **fields,
     )
+
+
+def changed(given: Mapping[str, object], spec: RunSpec, limits: Policy, *, now: float) -> tuple[RunSpec, Policy]:
+    """The same values with what was typed put in their place; files and environment have no say here."""
+    typed = {name: raw for name, raw in given.items() if raw is not None and raw != ()}
+    resolved = resolve(typed, env={"HOME": "/"})
+    new: dict[str, dict[str, Any]] = {"policy": {}, "spec": {}, "options": {}, "tending": {}, "cli": {}}
+    for name in typed:
+        new[BY_NAME[name].home][BY_NAME[name].field] = resolved.value(name)
+    if new["policy"].get("deadline") is not None:
+        new["policy"]["deadline"] = deadline_at(new["policy"]["deadline"], now)
+    if "keep_dirty" in new["spec"]:
+        new["spec"]["keep_dirty"] = new["spec"]["keep_dirty"] == "keep"
+    new["spec"]["options"] = replace(spec.options, **new["options"])
+    new["spec"]["tending"] = replace(spec.tending, **new["tending"])
+    return replace(spec, **new["spec"]), replace(limits, **new["policy"])
 
 
 def deadline_at(written: str, now: float, zone: tzinfo | None = None) -> float:

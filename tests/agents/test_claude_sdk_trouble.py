@@ -145,16 +145,21 @@ async def test_an_interrupt_does_not_wait_for_background_commands(tmp_path: Path
         assert len(set(stage.pids)) == 1
 
 
+def transcript(stage: Stage) -> str:
+    """Return what Claude has written down of the newest session."""
+    path = Path(stage.all_told(AgentSession)[-1].transcript)
+    return path.read_text() if path.exists() else ""
+
+
 async def test_a_claude_killed_in_mid_iteration_is_a_crash_and_is_replaced(tmp_path: Path) -> None:
-    async with staged(tmp_path, scenario=Scenario(name="crash", replies=(bash("sleep 61"), DONE))) as stage:
-
-        async def on_event(event: Event) -> None:
-            if isinstance(event, AgentReply):
-                os.kill(claude_pid(stage.pids[-1]), signal.SIGKILL)
-
-        stage.on_event = on_event
-        outcome = await stage.iterate()
-        stage.on_event = None
+    replies = (bash("touch began; sleep 61"), DONE)
+    async with staged(tmp_path, scenario=Scenario(name="crash", replies=replies)) as stage:
+        iterating = asyncio.create_task(stage.iterate())
+        # The transcript lags behind: what it does not hold cannot be resumed.
+        while not (stage.folder / "began").exists() or "Work." not in transcript(stage):
+            await asyncio.sleep(0.02)
+        os.kill(claude_pid(stage.pids[-1]), signal.SIGKILL)
+        outcome = await iterating
         assert outcome.failure is not None
         assert (outcome.failure.has_result, outcome.failure.signal) == (False, signal.SIGKILL)
         assert classify(outcome.failure).name == "crash"

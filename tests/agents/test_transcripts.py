@@ -3,6 +3,8 @@
 import asyncio
 import json
 import math
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,13 @@ from conformance import PATIENCE, WORKING, Stage, bash, order
 from untildone.agents.claude_cli import ClaudeCli
 from untildone.agents.environment import agent_environment
 from untildone.agents.transcripts import TranscriptLedger, transcript_path
+from untildone.core.events import Event
 from untildone.core.outcome import Usage
-from untildone.core.trace import AgentReply
+from untildone.core.trace import AgentReply, AgentReplyStarted, AgentStarted
 from untildone.rehearsal.environment import claude_environment
 from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
+from untildone.sandbox import guard
 from untildone.sandbox.host import HostSpawner
 
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -49,7 +53,8 @@ def test_half_written_foreign_and_synthetic_lines_are_left_out(tmp_path: Path) -
     half = b'{"type":"assistant","message":{"id":"m9","mo'
     write(
         transcript_path(tmp_path, "/w", SESSION),
-        reply("m1"), reply("e1", model="<synthetic>"), {"type": "assistant", "message": {"id": 3, "model": []}},
+        reply("m1"), reply("c1") | {"isAbortedMidStream": True}, reply("e1", model="<synthetic>"),
+        {"type": "assistant", "message": {"id": 3, "model": []}},
         tail=broken + half,
     )  # fmt: skip
     [only] = TranscriptLedger(tmp_path).replies(SESSION, "/w")
@@ -71,6 +76,35 @@ def test_a_hostile_session_id_reaches_no_file(tmp_path: Path, session: str) -> N
 def test_no_transcript_is_no_reply(tmp_path: Path) -> None:
     assert TranscriptLedger(tmp_path / "none").replies(SESSION, "/w") == []
     assert TranscriptLedger(tmp_path / "none").started_without_reply(SESSION, "/w") == 0
+
+
+@pytest.mark.claude
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+async def test_a_reply_cut_by_a_signal_is_not_one_served(tmp_path: Path, number: signal.Signals) -> None:
+    (cwd := tmp_path / "work").mkdir()
+    streaming = Reply(text="word " * 400, chunk_delay=0.2, input_tokens=50_000)
+    with ScriptedModel(Scenario(name="cut", replies=(Reply(tools=(bash("true"),)), streaming))) as model:
+        env = agent_environment(claude_environment(tmp_path / "home", model.url), run_id="r")
+        agent = ClaudeCli(WORKING, HostSpawner(), cwd=str(cwd), env=env)
+        stage = Stage(model, cwd, env)
+        root: list[int] = []
+
+        async def strike(event: Event) -> None:
+            if isinstance(event, AgentStarted) and event.pid:
+                root.append(event.pid)
+            if len(stage.of(AgentReplyStarted)) == 2:
+                for pid in guard.descendants(root[0]):
+                    os.kill(pid, number)
+
+        stage.on_event = strike
+        outcome = await stage.run(agent, order())
+    ledger = TranscriptLedger(tmp_path / "home" / ".claude")
+    [only] = ledger.replies(outcome.session_id or "", str(cwd))
+    assert isinstance(only, AgentReply)
+    assert only.cost_usd == outcome.cost_usd == pytest.approx(0.006)
+    assert outcome.estimated_usd == pytest.approx(0.2, rel=0.01)
+    assert ledger.started_without_reply(outcome.session_id or "", str(cwd)) == 1
 
 
 @pytest.mark.claude

@@ -95,3 +95,9 @@ def test_a_reader_that_went_away_does_not_end_the_run() -> None:
 
 def test_a_warning_is_always_shown() -> None:
     assert "note: notes cut" in shown([Record(seq=1, at=START, event=ev.ContinuousWarning(message="notes cut"))])
+
+
+def test_a_retry_inside_the_iteration_is_shown_and_other_system_lines_are_not() -> None:
+    for subtype, expected in (("api_retry", True), ("informational", False)):
+        event = tr.AgentSystem(iteration_num=1, subtype=subtype, data={"error": "rate_limit"})
+        assert bool(shown([Record(seq=1, at=START, event=event)])) is expected

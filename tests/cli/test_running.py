@@ -10,8 +10,8 @@ import pytest
 from cli_kit import DONE, FIRST, LIMITED, SUSPENDED, Runs, Say
 
 from untildone import config
-from untildone.core.events import LimitsChanged, ResetRequested, StopRequested
-from untildone.core.policy import AgentOptions, Policy
+from untildone.core.events import ResetRequested, SettingsChanged, StopRequested
+from untildone.core.policy import Policy
 from untildone.rehearsal.environment import claude_environment
 from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import parse_scenario, shipped_scenario
@@ -125,7 +125,8 @@ def test_the_same_command_again_resumes(say: Say, runs: Runs, failing: list[str]
     result = json.loads(again.out)
     assert (result["run_id"], result["attempts"]) == (first["run_id"], 2)
     events = [record.event for record in runs.read(first["run_id"])]
-    assert LimitsChanged(by="cli", changes={"max_cost_usd": 3.0}) in events
+    (changed,) = [event for event in events if isinstance(event, SettingsChanged)]
+    assert (changed.policy.max_cost_usd, changed.spec.name) == (3.0, first["name"])
     assert ResetRequested(by="cli") in events
     fresh = json.loads(say("run", "x", *failing, "--json", "--new").out)
     assert fresh["run_id"] != first["run_id"]
@@ -157,17 +158,22 @@ def test_an_expired_run_is_not_resumed_by_itself(say: Say, runs: Runs, project: 
     assert "starting anew" in answer.err
 
 
-def test_an_interrupted_run_is_resumed_with_its_own_settings(
+def test_an_interrupted_run_is_resumed_the_way_this_command_says(
     say: Say, runs: Runs, project: Path, failing: list[str]
 ) -> None:
-    options = AgentOptions(agent="claude_cli", claude=failing[3], model="haiku")
-    policy = Policy(max_iterations=9, error_threshold=1)
-    name = name_of(project, "x")
-    runs.begin(project, FIRST[0], name=name, goal="x", status="running", options=options, policy=policy)
-    answer = say("run", "x", *failing, "--json")
-    result = json.loads(answer.out)
+    runs.begin(project, FIRST[0], name=name_of(project, "x"), goal="x", status="running")
+    result = json.loads(say("run", "x", *failing, "--json").out)
     assert (result["run_id"], result["attempts"]) == ("abc123def456", 2)
-    assert "goes on with the settings it was started with" in answer.err
+    assert "no such luck" in result["error"], "the agent of this command was started"
+
+
+def test_resume_takes_other_settings(say: Say, runs: Runs, project: Path, failing: list[str]) -> None:
+    runs.begin(project, *FIRST, SUSPENDED, policy=Policy(max_runs=5, same_error_threshold=7))
+    result = json.loads(say("resume", "night", *failing, "--json", "--check", "true", "--model", "opus").out)
+    assert (result["run_id"], result["exit_reason"]) == ("abc123def456", "consecutive_errors")
+    (changed,) = [record.event for record in runs.read() if isinstance(record.event, SettingsChanged)]
+    assert (changed.spec.checks, changed.spec.options.model, changed.spec.goal) == (("true",), "opus", "a goal")
+    assert (changed.policy.max_runs, changed.policy.max_iterations, changed.policy.same_error_threshold) == (5, 9, 7)
 
 
 # --- on the real Claude Code -----------------------------------------------------------------------

@@ -38,6 +38,15 @@ def line(event: Event) -> str | None:
         (tr.AgentToolResult(iteration_num=1, tool_use_id="t", text="fine"), None),
         (tr.AgentMessage(iteration_num=1, text=" \n"), None),
         (tr.AgentThinking(iteration_num=1, chars=3), None),
+        (tr.AgentSystem(iteration_num=1, subtype="api_retry", data={
+            "attempt": 1, "max_retries": 2, "retry_delay_ms": 589, "error_status": 429, "error": "rate_limit"}),
+         "the API answered 429 (rate_limit): Claude tries again in 0.6s (1 of 2)"),
+        (tr.AgentSystem(iteration_num=1, subtype="rate_limit_event", data={"status": "allowed"}), None),
+        (tr.AgentSystem(iteration_num=1, subtype="rate_limit_event", data={
+            "status": "allowed_warning", "rateLimitType": "five_hour", "utilization": 0.92}),
+         "usage limit five_hour: allowed_warning, 92% used"),
+        (tr.AgentSystem(iteration_num=1, subtype="compact_boundary"), "Claude compacted its context"),
+        (tr.AgentSystem(iteration_num=1, subtype="odd", data={"a": 1, "b": [2]}), "claude: odd a=1"),
     ],
 )  # fmt: skip
 def test_what_each_event_says(event: Event, said: str | None) -> None:

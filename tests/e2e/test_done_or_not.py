@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from e2e.kit import finished, staged, working
 
+from e2e.kit import finished, staged, working
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall, shipped_scenario
 
 pytestmark = pytest.mark.claude
@@ -38,9 +38,7 @@ def test_similar_words_with_real_changes_never_open_it(tmp_path: Path) -> None:
 
 
 def test_reading_new_things_is_work(tmp_path: Path) -> None:
-    looks = tuple(
-        (bash(f"ls -la {n} 2>/dev/null; true"), Reply(text=working("I looked."))) for n in range(6)
-    )
+    looks = tuple((bash(f"ls -la {n} 2>/dev/null; true"), Reply(text=working("I looked."))) for n in range(6))
     with staged(tmp_path, Scenario(name="reader", iterations=looks)) as stage:
         result = stage.result("run", "read on", "-m", "6", "--allowed-tools", "Bash")
         assert (result["exit_reason"], result["loops_completed"]) == ("max_runs_reached", 6)
@@ -56,7 +54,11 @@ def test_no_evidence_of_work_opens_it_at_the_published_threshold(tmp_path: Path)
 def test_n_means_exactly_n(tmp_path: Path, wanted: int) -> None:
     with staged(tmp_path, shipped_scenario("trivial")) as stage:
         result = stage.result("run", "count", "-m", str(wanted))
-        assert (result["exit_reason"], result["loops_completed"], result["attempts"]) == ("max_runs_reached", wanted, wanted)
+        assert (result["exit_reason"], result["loops_completed"], result["attempts"]) == (
+            "max_runs_reached",
+            wanted,
+            wanted,
+        )
         assert len(stage.model.ledger.served()) == wanted
         assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
 

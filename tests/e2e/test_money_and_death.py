@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from e2e.kit import Stage, finished, price, staged, working
 
+from e2e.kit import Stage, finished, price, staged, working
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall, shipped_scenario
 
 pytestmark = pytest.mark.claude
@@ -53,12 +53,11 @@ def test_a_budget_of_one_dollar_holds_inside_an_iteration_of_dear_replies(tmp_pa
         assert stage.model.ledger.cut() == ()
 
 
-def test_the_process_stays_warm_through_a_budget_stop(tmp_path: Path) -> None:
-    """An interruption by money is no reason to start Claude anew: raise the limit in flight and see."""
+def test_one_process_serves_iteration_after_iteration_under_a_budget(tmp_path: Path) -> None:
     cheap = Reply(text=working("One more.", tasks=1), input_tokens=100_000, output_tokens=10_000)  # 0.60 $
     with staged(tmp_path, Scenario(name="cheap", replies=(cheap,))) as stage:
-        result = stage.result("run", "spend slowly", "--max-cost", "1.50")
-        assert result["attempts"] == 3
+        result = stage.result("run", "spend slowly", "-m", "3", "--max-cost", "3.00")
+        assert result["total_cost_usd"] == pytest.approx(1.80)
         starts = [e["event_data"] for e in stage.events(result["run_id"]) if e["event_type"] == "agent.started"]
         assert len({start["pid"] for start in starts}) == 1
         assert [start["warm"] for start in starts] == [False, True, True]
@@ -117,6 +116,7 @@ def test_kill_nine_while_a_tool_runs(killed: Killed) -> None:
 def test_kill_nine_in_the_middle_of_a_reply_is_an_estimate(killed: Killed) -> None:
     slow = Reply(text="word " * 400, chunk_delay=0.2, input_tokens=50_000)
     with staged(killed.tmp, killed.story(slow)) as stage:
+
         def streaming() -> bool:
             log = stage.untildone("log", "survivor", "--json").stdout
             return log.count("agent.reply_started") == 2

@@ -4,8 +4,8 @@ import itertools
 from pathlib import Path
 
 import pytest
-from engine.rig import FastClock, Rig, claim, counting, idle, writes
 
+from engine.rig import FastClock, Rig, claim, counting, idle, writes
 from untildone.core import events as ev
 from untildone.core.claims import Report
 from untildone.core.outcome import FaultEvidence, Outcome
@@ -178,4 +178,3 @@ async def test_a_resumed_run_keeps_its_counters(rig: Rig) -> None:
     await rig.say(ev.LimitsChanged(by="u", changes={"max_runs": 3}))
     state, agent = await rig.resume(itertools.repeat(counting(rig.repo / "n.txt")))
     assert (state.successes, len(agent.orders), agent.orders[0].iteration_num) == (3, 1, 3)
-

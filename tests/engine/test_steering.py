@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from engine.rig import Rig, claim, counting, idle
 
+from engine.rig import Rig, claim, counting, idle
 from untildone.agents.scripted import Step
 from untildone.core import events as ev
 from untildone.core.outcome import Usage

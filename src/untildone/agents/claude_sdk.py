@@ -91,9 +91,8 @@ class ClaudeSdk:
         self._closed = True
         if self._watch is not None and self._watch.asked_at is None:
             self._watch.asked_at = _now()
-        warm, self._warm = self._warm, None
-        if warm is not None:
-            await warm.end(polite=self._watch is None)
+        if self._warm is not None:
+            await self._warm.end(polite=self._watch is None)
 
     async def _iterate(self, order: Order, watch: Watch, tell: Tell) -> Outcome:
         conversation = Conversation(order.iteration_num, cwd=self._cwd, config_dir=self._config_dir)
@@ -112,7 +111,7 @@ class ClaudeSdk:
 
     async def _keep_or_end(self, order: Order) -> WarmClaude | None:
         """Return the process we have if it suits the order; otherwise end it."""
-        warm, self._warm = self._warm, None
+        warm = self._warm
         if warm is None:
             return None
         if (
@@ -124,6 +123,7 @@ class ClaudeSdk:
         ):
             return warm
         await warm.end(polite=True)
+        self._warm = None
         return None
 
     async def _spawn(self, order: Order) -> WarmClaude:

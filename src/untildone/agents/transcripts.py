@@ -25,6 +25,7 @@ class _Message(msgspec.Struct):
 class _Entry(msgspec.Struct):
     type: Any = None
     message: _Message | None = None
+    aborted: Any = msgspec.field(default=None, name="isAbortedMidStream")
 
 
 _decode = msgspec.json.Decoder(_Entry).decode
@@ -49,10 +50,8 @@ class TranscriptLedger:
         found: dict[str, Event] = {}
         for entry in self._entries(session_id, cwd, _REPLY):
             message = entry.message
-            if entry.type != "assistant" or message is None or not isinstance(message.id, str):
+            if message is None or not _is_paid_reply(entry, message):
                 continue
-            if not isinstance(message.model, str) or message.model.startswith("<"):
-                continue  # an error that Claude Code put there itself: nobody was paid for it
             found[message.id] = AgentReply(
                 iteration_num=0,
                 message_id=message.id,
@@ -83,6 +82,13 @@ class TranscriptLedger:
         mains = [main] if main.is_file() else sorted(self._config_dir.glob(f"projects/*/{session_id}.jsonl"))
         subagents = (path.with_suffix("").joinpath("subagents").glob("agent-*.jsonl") for path in mains)
         return [*mains, *(path for group in subagents for path in sorted(group))]
+
+
+def _is_paid_reply(entry: _Entry, message: _Message) -> bool:
+    """Whether it was served in full, by a model: an error that Claude Code put there itself costs nothing."""
+    if entry.type != "assistant" or entry.aborted is True:
+        return False
+    return isinstance(message.id, str) and isinstance(message.model, str) and not message.model.startswith("<")
 
 
 def _entry(line: bytes) -> _Entry | None:

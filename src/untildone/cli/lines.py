@@ -11,6 +11,12 @@ Tone = Literal["good", "bad", "warn", "quiet", "head", "plain"]
 # Shown by `log`; while one watches they only say what the lines around them say better.
 _BOOKKEEPING = (ev.ContinuousResumed, tr.AgentSession, tr.AgentStarted, ev.ContinuousLimitReached)
 
+# Trouble inside an iteration that explains why nothing seems to happen.
+_TELLING = frozenset({
+    "api_retry", "rate_limit_event", "compact_boundary", "permission_denied", "model_fallback",
+    "model_refusal_fallback", "model_refusal_no_fallback", "session_writes_lost",
+})  # fmt: skip
+
 _TONES: dict[type[ev.Event], Tone] = {
     ev.ContinuousStarted: "head",
     ev.ContinuousRecovered: "warn",
@@ -26,13 +32,15 @@ _TONES: dict[type[ev.Event], Tone] = {
     tr.AgentToolUse: "quiet",
     tr.AgentToolResult: "bad",
     tr.AgentStreamError: "bad",
-    tr.AgentSystem: "quiet",
+    tr.AgentSystem: "warn",
     ev.Unknown: "quiet",
 }
 
 
 def is_worth_a_line(event: ev.Event) -> bool:
     """Would a person who watches, but not closely, want to read this?"""
+    if isinstance(event, tr.AgentSystem):
+        return event.subtype in _TELLING
     return not isinstance(event, (tr.AgentEvent, *_BOOKKEEPING))
 
 

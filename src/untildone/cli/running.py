@@ -15,8 +15,8 @@ from untildone.cli.driving import Job, Output, drive, exit_code_of, opened
 from untildone.cli.options import ThemedCommand, folder_of, setting_options, settled, store_of
 from untildone.cli.preview import preview_text
 from untildone.core.durations import format_duration
-from untildone.core.events import Event, LimitsChanged, ResetRequested
-from untildone.core.limits import LIMIT_FIELDS, limit_of
+from untildone.core.events import Event, ResetRequested, SettingsChanged
+from untildone.core.limits import limit_of
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line
 from untildone.core.settings import SETTINGS
@@ -148,9 +148,7 @@ async def _run(spec: RunSpec, policy: Policy, wish: Wish, store: Path, output: O
             job = Job(run_id=wiring.new_run_id(), begin=(spec, policy))
         else:
             _say(f"resuming {old.spec.name} after {old.attempts} iterations (--new starts afresh)")
-            if old.spec != spec:
-                _say("it goes on with the settings it was started with; only limits are taken from this command")
-            job = Job(run_id=old.run_id, before=tuple(_asked(old, policy, wish)))
+            job = Job(run_id=old.run_id, before=tuple(_asked(old, spec, policy, wish)))
         return exit_code_of(await drive(log, job, store, output))
 
 
@@ -188,12 +186,10 @@ def _why(old: LoopState) -> str:
     return one_line(f"stopped: {old.stop_reason}" if old.stop_reason else "interrupted", 80)
 
 
-def _asked(old: LoopState, policy: Policy, wish: Wish) -> list[Event]:
-    """What this command asks of the run that is resumed."""
-    changes = {
-        name: getattr(policy, name) for name in LIMIT_FIELDS if getattr(policy, name) != getattr(old.policy, name)
-    }
-    asked: list[Event] = [LimitsChanged(by="cli", changes=changes)] if changes else []
+def _asked(old: LoopState, spec: RunSpec, policy: Policy, wish: Wish) -> list[Event]:
+    """What this command asks of the run that is resumed: it goes on as this command says."""
+    same = (old.spec, old.policy) == (spec, policy)
+    asked: list[Event] = [] if same else [SettingsChanged(by="cli", policy=policy, spec=spec)]
     return [*asked, ResetRequested(by="cli")] if wish.reset_circuit else asked
 
 

@@ -28,9 +28,11 @@ from untildone.core.events import (
     PauseRequested,
     ResetRequested,
     ResumeRequested,
+    SettingsChanged,
     StopRequested,
 )
 from untildone.core.figures import clock, dollars
+from untildone.core.settings import SETTINGS
 from untildone.core.views import run_view
 from untildone.engine.journal import load_state
 from untildone.errors import NotTheOperator, UsageError
@@ -127,37 +129,42 @@ def limits(run: str | None, store: str | None, cwd: str | None, **given: Any) ->
 
 @click.command(cls=ThemedCommand)
 @run_argument
-@setting_options(CHANGEABLE)
-@click.option("-v", "--verbose", is_flag=True, help="Show what the agent writes.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only how the run ended.")
+@setting_options(SETTINGS)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else.")
 @click.option("--format", "shape", metavar="TEXT", help="Print the result like '{name}: {exit_reason}'.")
-@place_options
+@click.option("--cwd", metavar="DIR", help="The folder whose newest run is meant.")
 @operator_only
-def resume(run: str | None, store: str | None, cwd: str | None, **given: Any) -> int:
-    """Continue a run that stopped, with new limits if given, or end a pause."""
-    output = Output(
-        verbose=given.pop("verbose"), quiet=given.pop("quiet"), json=given.pop("as_json"), format=given.pop("shape")
-    )
-    return asyncio.run(_resume(run, store_of(store), folder_of(cwd), limit_changes(given), output))
+def resume(run: str | None, cwd: str | None, as_json: bool, shape: str | None, **given: Any) -> int:
+    """Continue a run that stopped, with other settings if given, or end a pause."""
+    store, _ = given.pop("store"), given.pop("profile")
+    output = Output(verbose=bool(given.pop("verbose")), quiet=bool(given.pop("quiet")), json=as_json, format=shape)
+    typed = {name: raw for name, raw in given.items() if raw is not None and raw != ()}
+    return asyncio.run(_resume(run, store_of(store), folder_of(cwd), typed, output))
 
 
-async def _resume(
-    run: str | None, store: Path, folder: Path, changes: dict[str, float | int | None], output: Output
-) -> int:
-    asked: list[Event] = [LimitsChanged(by=BY, changes=changes)] if changes else []
+async def _resume(run: str | None, store: Path, folder: Path, typed: dict[str, Any], output: Output) -> int:
     async with opened(store) as log:
         row = await wiring.find_run(log, run, folder)
         state = await load_state(log, row.run_id)
         if row.alive:
-            await log.append(row.run_id, [*asked, ResumeRequested(by=BY)])
+            await log.append(row.run_id, [*_new_limits(row, typed), ResumeRequested(by=BY)])
             click.echo(f"{row.name} goes on" if state.paused else f"{row.name} is at work already")
             return 0
         if state.phase == "completed":
             raise UsageError(f"{row.name} is done: start a new run with `untildone run --new`")
-        if state.paused:
-            asked.append(ResumeRequested(by=BY))
+        asked: list[Event] = [ResumeRequested(by=BY)] if state.paused else []
+        if typed:
+            spec, policy = config.changed(typed, state.spec, state.policy, now=wiring.system_clock().now())
+            asked.append(SettingsChanged(by=BY, policy=policy, spec=spec))
         return exit_code_of(await drive(log, Job(run_id=row.run_id, before=tuple(asked)), store, output))
+
+
+def _new_limits(row: RunRow, typed: dict[str, Any]) -> list[Event]:
+    """While a run works only its limits can change."""
+    other = sorted(typed.keys() - {setting.name for setting in CHANGEABLE})
+    if other:
+        raise UsageError(f"{row.name} is at work: stop it first to change {', '.join(other)}")
+    return [LimitsChanged(by=BY, changes=limit_changes(typed))] if typed else []
 
 
 def limit_changes(given: dict[str, Any]) -> dict[str, float | int | None]:

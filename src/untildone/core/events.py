@@ -341,6 +341,17 @@ class LimitsChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChanged(Event):
+    """A run that stopped is to go on with other settings. Goal, folder and name stay what they are."""
+
+    TYPE: ClassVar[str] = "continuous.settings_changed"
+    SOURCE: ClassVar[Source] = "system"
+    by: str
+    policy: Policy
+    spec: RunSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResetRequested(Event):
     """Clear the breaker, the session, or the streaks and fault counters."""
 

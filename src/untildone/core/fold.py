@@ -338,6 +338,12 @@ def _limits(state: LoopState, event: ev.LimitsChanged, _: float) -> LoopState:
     return replace(state, policy=replace(state.policy, **known))
 
 
+def _settings(state: LoopState, event: ev.SettingsChanged, _: float) -> LoopState:
+    kept = state.spec
+    spec = replace(event.spec, goal=kept.goal, cwd=kept.cwd, name=kept.name)
+    return replace(state, policy=event.policy, spec=spec)
+
+
 def _reset(state: LoopState, event: ev.ResetRequested, _: float) -> LoopState:
     if event.circuit:
         state = replace(state, breaker=breaker.reset(state.breaker))
@@ -372,6 +378,7 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.ResumeRequested: _resume,
     ev.MessageReceived: _message,
     ev.LimitsChanged: _limits,
+    ev.SettingsChanged: _settings,
     ev.ResetRequested: _reset,
     tr.AgentSession: _session,
     tr.AgentReplyStarted: _reply_started,

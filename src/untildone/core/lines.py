@@ -188,6 +188,10 @@ def _limits(event: ev.LimitsChanged, _: float) -> str:
     return one_line(f"{event.by} changed the limits: {changes}", DETAIL)
 
 
+def _settings(event: ev.SettingsChanged, _: float) -> str:
+    return one_line(f"{event.by} changed the settings", DETAIL)
+
+
 def _reset(event: ev.ResetRequested, _: float) -> str:
     parts = {"the breaker": event.circuit, "the session": event.session, "streaks and fault counters": event.history}
     return one_line(f"{event.by} reset {', '.join(part for part, asked in parts.items() if asked)}", DETAIL)
@@ -218,9 +222,44 @@ def _tool_result(event: tr.AgentToolResult, _: float) -> str | None:
     return f"  ✗ {one_line(event.text, DETAIL)}" if event.is_error else None
 
 
-def _system(event: tr.AgentSystem, _: float) -> str:
+def _system(event: tr.AgentSystem, at: float) -> str | None:
+    said = _SYSTEM_LINERS.get(event.subtype, _other_system)(event, at)
+    return one_line(said, DETAIL) if said else None
+
+
+def _api_retry(event: tr.AgentSystem, _: float) -> str:
+    data = event.data
+    status, delay = data.get("error_status"), data.get("retry_delay_ms")
+    what = f"answered {status}" if status is not None else "could not be reached"
+    when = f" in {delay / 1000:.1f}s" if isinstance(delay, int | float) else ""
+    tries = f"{data.get('attempt')} of {data.get('max_retries')}"
+    return f"the API {what} ({data.get('error')}): Claude tries again{when} ({tries})"
+
+
+def _rate_limit(event: tr.AgentSystem, at: float) -> str | None:
+    data = event.data
+    if data.get("status") == "allowed":
+        return None
+    used, resets = data.get("utilization"), data.get("resetsAt")
+    share = f", {used:.0%} used" if isinstance(used, int | float) else ""
+    until = f", resets at {clock(resets, at)}" if isinstance(resets, int | float) else ""
+    return f"usage limit {data.get('rateLimitType')}: {data.get('status')}{share}{until}"
+
+
+def _compacted(_: tr.AgentSystem, __: float) -> str:
+    return "Claude compacted its context"
+
+
+def _other_system(event: tr.AgentSystem, _: float) -> str:
     facts = " ".join(f"{key}={value}" for key, value in event.data.items() if isinstance(value, str | int | float))
-    return one_line(f"claude: {event.subtype} {facts}", DETAIL)
+    return f"claude: {event.subtype} {facts}"
+
+
+_SYSTEM_LINERS: Mapping[str, Liner] = {
+    "api_retry": _api_retry,
+    "rate_limit_event": _rate_limit,
+    "compact_boundary": _compacted,
+}
 
 
 def _stream_error(event: tr.AgentStreamError, _: float) -> str:
@@ -254,6 +293,7 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.ResumeRequested: _resume,
     ev.MessageReceived: _message,
     ev.LimitsChanged: _limits,
+    ev.SettingsChanged: _settings,
     ev.ResetRequested: _reset,
     ev.Unknown: _unknown,
     tr.AgentSession: _session,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from untildone import __version__
 from untildone.core import codec
 from untildone.core.decide import Wait
-from untildone.core.events import Event, Record
+from untildone.core.events import ContinuousWarning, Event, Record
 from untildone.core.fold import apply
 from untildone.core.state import LoopState
 from untildone.ports import Clock, EventLog, Lease
@@ -128,8 +128,15 @@ class Journal:
             await self.save()
 
     def _observe(self, record: Record) -> None:
-        if self._observer is not None:
+        """Tell who watches. A display or a callback that breaks must not end a night's work."""
+        if self._observer is None:
+            return
+        try:
             self._observer(record)
+        except Exception as broken:  # noqa: BLE001 - somebody else's code
+            self._observer = None
+            trouble = f"what watched this run failed and is not told any more: {type(broken).__name__}: {broken}"
+            self._trace.append(ContinuousWarning(message=trouble))
 
     def _take_trace(self) -> list[Event]:
         if self._flush_later is not None:

@@ -31,7 +31,7 @@ PR_SET_CHILD_SUBREAPER = 36
 def _prctl(option: int, value: int) -> None:
     if not sys.platform.startswith("linux"):
         return
-    import ctypes  # noqa: PLC0415 - only where it is needed: it is half of the start-up time
+    import ctypes  # here, because it is half of the start-up time
 
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
@@ -180,7 +180,7 @@ def _kill(pid: int, number: int) -> None:
 def _leave(code: int) -> None:
     """Exit with the program's status: killed by a signal if it was."""
     if code < 0:
-        import resource  # noqa: PLC0415 - seldom needed
+        import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # one core dump, the program's own, is enough
         if -code not in (signal.SIGKILL, signal.SIGSTOP):

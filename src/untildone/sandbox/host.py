@@ -122,7 +122,7 @@ class HostSpawner:
         program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         if program is None:
             raise AgentMissing(f"there is no program {argv[0]!r} that could be started: install it or name its path")
-        if not os.path.isdir(cwd):  # noqa: PTH112, ASYNC240 - one stat
+        if not os.path.isdir(cwd):  # noqa: PTH112 - one stat
             raise AgentError(f"the folder {cwd!r} does not exist: nothing can be run there")
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), "--", program, *argv[1:],
