@@ -15,6 +15,7 @@ TIME_GATE = 2.0
 MEMORY_GATE = 100.0
 MEGA = 1 << 20
 HUGE_LINE = 10 * MEGA
+HUGE_EVERY = 50 * MEGA
 SESSION = "df333391-15d7-40d7-9a8e-93460d5a5429"
 _TAIL = f'"session_id":"{SESSION}","parent_tool_use_id":null,"uuid":"02edf667-3c8f-4f78-91e4-35c846ef6703"'
 _ASCII = tuple(r'def run(self, path): the agent reads a file,\n    writes \"another\" one and\n runs pytest -q '.split(" "))
@@ -59,19 +60,20 @@ def measure(*, quick: bool) -> Result:
 
 
 def write_stream(path: Path, megabytes: int) -> Path:
-    """Write a stream of about this size, shaped like real ones: a third of it lines of 10 MB."""
+    """Write a stream of about this size, shaped like real ones, with a line of 10 MB after every 50."""
     left = megabytes * MEGA
-    huge_every = 3 * HUGE_LINE
-    until_huge = huge_every // 2
+    until_huge = HUGE_EVERY // 2
+    dice = random.Random(7)
     with path.open("wb") as file:
-        for line in _turns(random.Random(7)):
-            left -= file.write(line)
-            until_huge -= len(line)
+        for line in _turns(dice):
+            written = file.write(line)
+            until_huge -= written
             if until_huge <= 0:
-                left -= file.write(_user(_text(random.Random(7), HUGE_LINE)))
-                until_huge = huge_every - HUGE_LINE
+                until_huge = HUGE_EVERY
+                written += file.write(_user(_text(dice, HUGE_LINE)))
+            left -= written
             if left <= 0:
-                return path
+                break
     return path
 
 

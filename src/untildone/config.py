@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from untildone.core.durations import next_clock
+from untildone.core.limits import has_finite_limit
 from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
-from untildone.core.settings import BY_NAME, FINITE_LIMITS, PROFILES, SETTINGS, Home, Setting
+from untildone.core.settings import BY_NAME, PROFILES, SETTINGS, Home, Setting
 from untildone.errors import ConfigError, UsageError
 
 PROJECT_FILE = "untildone.toml"
@@ -106,12 +107,13 @@ def policy(resolved: Resolved, *, now: float, zone: tzinfo | None = None) -> Pol
         fields["deadline"] = deadline_at(fields["deadline"], now, zone)
         if fields["deadline"] <= now:
             raise UsageError(f"the deadline {resolved.value('deadline')} has already passed")
-    if not fields["unbounded"] and all(fields[name] is None for name in FINITE_LIMITS):
+    agreed = Policy(**fields)
+    if not agreed.unbounded and not has_finite_limit(agreed):
         raise UsageError(
             "nothing limits this run: give at least one of -m/--max-runs, --max-iterations, --max-cost, --max-tokens, "
             "--max-duration or --deadline, or say --unbounded"
         )
-    return Policy(**fields)
+    return agreed
 
 
 def run_spec(resolved: Resolved, *, goal: str, cwd: Path, name: str, task_file: str | None = None) -> RunSpec:

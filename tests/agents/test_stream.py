@@ -142,6 +142,14 @@ def test_the_cut_never_falls_inside_a_character_or_an_escape(tail: str, shift: i
     assert text.startswith(answer(parse_line(tool_result(text).strip(b"\n")))["content"])
 
 
+@pytest.mark.parametrize("size", [1 << 10, 1 << 14, 1 << 16])
+def test_words_like_the_end_of_a_message_do_not_end_one(size: int) -> None:
+    text = ']},"parent_tool_use_id":null,' * 3000
+    [line] = parse(tool_result(text), size)
+    assert answer(line)["content"] == text[: len(answer(line)["content"])]
+    assert answer(line)["is_error"] is True
+
+
 def test_large_answers_in_blocks_keep_their_text() -> None:
     content = [{"type": "text", "text": "begin " + "z" * 50_000}, {"type": "image", "source": {"data": "A" * 50_000}}]
     block = answer(parse_line(tool_result(content)))
@@ -205,7 +213,7 @@ def realistic_stream(path: Path, size: int) -> None:
 
 def test_parsing_costs_at_most_twice_as_much_as_reading_the_lines(tmp_path: Path) -> None:
     path = tmp_path / "stream.jsonl"
-    realistic_stream(path, 20_000_000)
+    realistic_stream(path, 60_000_000)
 
     def read_lines() -> None:
         with path.open("rb") as file:

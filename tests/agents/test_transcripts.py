@@ -16,7 +16,7 @@ from untildone.agents.environment import agent_environment
 from untildone.agents.transcripts import TranscriptLedger, transcript_path
 from untildone.core.events import Event
 from untildone.core.outcome import Usage
-from untildone.core.trace import AgentReply, AgentReplyStarted, AgentStarted
+from untildone.core.trace import AgentReply, AgentReplyStarted, AgentSession, AgentStarted
 from untildone.rehearsal.environment import claude_environment
 from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
@@ -88,18 +88,18 @@ async def test_a_reply_cut_by_a_signal_is_not_one_served(tmp_path: Path, number:
         env = agent_environment(claude_environment(tmp_path / "home", model.url), run_id="r")
         agent = ClaudeCli(WORKING, HostSpawner(), cwd=str(cwd), env=env)
         stage = Stage(model, cwd, env)
-        root: list[int] = []
+        ledger = TranscriptLedger(tmp_path / "home" / ".claude")
 
         async def strike(event: Event) -> None:
-            if isinstance(event, AgentStarted) and event.pid:
-                root.append(event.pid)
-            if len(stage.of(AgentReplyStarted)) == 2:
-                for pid in guard.descendants(root[0]):
+            if isinstance(event, AgentReplyStarted) and len(stage.of(AgentReplyStarted)) == 2:
+                session = stage.of(AgentSession)[0].session_id
+                while ledger.started_without_reply(session, str(cwd)) == 0:  # transcripts lag behind the stream
+                    await asyncio.sleep(0.02)
+                for pid in guard.descendants(stage.of(AgentStarted)[0].pid):
                     os.kill(pid, number)
 
         stage.on_event = strike
         outcome = await stage.run(agent, order())
-    ledger = TranscriptLedger(tmp_path / "home" / ".claude")
     [only] = ledger.replies(outcome.session_id or "", str(cwd))
     assert isinstance(only, AgentReply)
     assert only.cost_usd == outcome.cost_usd == pytest.approx(0.006)

@@ -1,9 +1,9 @@
 """Runs written into a store as a driver would, and what a command said."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from untildone.core.beginning import beginning
 from untildone.core.events import (
@@ -16,8 +16,13 @@ from untildone.core.events import (
     Record,
 )
 from untildone.core.policy import AgentOptions, Policy, RunSpec
+from untildone.core.state import LoopState
 from untildone.engine.clock import SystemClock
+from untildone.engine.journal import load_state
+from untildone.ports import RunRow
 from untildone.store.sqlite import SqliteLog
+
+T = TypeVar("T")
 
 
 class Said(NamedTuple):
@@ -67,14 +72,23 @@ class Runs:
         return run_id
 
     def read(self, run_id: str = "abc123def456") -> Sequence[Record]:
-        async def read() -> list[Record]:
+        return self._with_log(lambda log: log.read(run_id, trace=True))
+
+    def state(self, run_id: str = "abc123def456") -> LoopState:
+        return self._with_log(lambda log: load_state(log, run_id))
+
+    def list(self) -> Sequence[RunRow]:
+        return self._with_log(lambda log: log.runs())
+
+    def _with_log(self, ask: Callable[[SqliteLog], Coroutine[Any, Any, T]]) -> T:
+        async def answer() -> T:
             log = SqliteLog(self.path, SystemClock())
             try:
-                return await log.read(run_id, trace=True)
+                return await ask(log)
             finally:
                 await log.close()
 
-        return asyncio.run(read())
+        return asyncio.run(answer())
 
     def last(self, run_id: str = "abc123def456") -> Event:
         return self.read(run_id)[-1].event

@@ -1,5 +1,6 @@
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -165,6 +166,25 @@ def test_an_interrupted_run_is_resumed_the_way_this_command_says(
     result = json.loads(say("run", "x", *failing, "--json").out)
     assert (result["run_id"], result["attempts"]) == ("abc123def456", 2)
     assert "no such luck" in result["error"], "the agent of this command was started"
+
+
+@pytest.mark.parametrize(("answer", "code", "attempts"), [("resume", 1, 2), ("new", 1, 1), ("quit", 130, 1)])
+def test_on_a_terminal_it_asks(
+    runs: Runs, project: Path, failing: list[str], *, answer: str, code: int, attempts: int
+) -> None:
+    runs.begin(project, *FIRST, SUSPENDED, name=name_of(project, "x"), goal="x")
+    controller, terminal = pty.openpty()
+    argv = [sys.executable, "-m", "untildone", "run", "x", *failing, "-q"]
+    with subprocess.Popen(argv, stdin=terminal, stdout=terminal, stderr=terminal) as child:
+        os.close(terminal)
+        os.write(controller, f"{answer}\n".encode())
+        assert child.wait(timeout=60) == code
+    shown = os.read(controller, 1 << 16).decode()
+    os.close(controller)
+    assert "unfinished run" in shown
+    newest = max(runs.list(), key=lambda row: row.created_at)
+    assert (newest.run_id != "abc123def456") == (answer == "new")
+    assert runs.state(newest.run_id).attempts == attempts
 
 
 def test_resume_takes_other_settings(say: Say, runs: Runs, project: Path, failing: list[str]) -> None:

@@ -19,6 +19,7 @@ from untildone.core.claims import (
     says_done,
     status_instructions,
     streak_needed,
+    without_status,
 )
 
 # How fast a loaded machine draws examples is not what these tests are about.
@@ -354,9 +355,9 @@ def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
         text = f"---LOOP_STATUS---\n{piece * (size // len(piece))}\n---END_LOOP_STATUS---\n{SIGNAL}x"
         best = float("inf")
         for _ in range(3):
-            begin = time.perf_counter()
+            begin = time.process_time()
             read(text, prompt=text)
-            best = min(best, time.perf_counter() - begin)
+            best = min(best, time.process_time() - begin)
         return best
 
     # Quadratic work would take 64 times as long for 8 times the text.
@@ -376,3 +377,10 @@ def test_the_shared_files_run_under_a_bare_python_from_another_folder() -> None:
         [sys.executable, "-I", "-S", "-B", "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.stdout.strip(), ran.stderr) == ("signal", "")
+
+
+def test_people_read_the_message_without_its_block() -> None:
+    text = "Fixed it.\n\n---LOOP_STATUS---\nSTATUS: COMPLETE\n---END_LOOP_STATUS---\nBye."
+    assert without_status(text) == "Fixed it.\n\nBye."
+    assert without_status("---LOOP_STATUS---\nSTATUS: COMPLETE") == "---LOOP_STATUS---\nSTATUS: COMPLETE"
+    assert without_status("") == ""

@@ -1,10 +1,11 @@
 """Every order of events that a crash can leave is folded; money and counters come out right."""
 
+import math
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from core.event_kit import values_of
@@ -181,6 +182,7 @@ def test_folding_in_two_parts_is_folding_at_once(log: list[Record], cut: int) ->
 @given(any_log())
 def test_a_snapshot_is_the_state(log: list[Record]) -> None:
     state = fold(log)
+    assume(math.isfinite(state.spent_usd))  # beyond all floats a snapshot is refused, and the events are folded anew
     assert codec.decode_value(codec.encode_value(state), LoopState) == codec.decode_value(
         codec.encode_value(codec.decode_value(codec.encode_value(state), LoopState)), LoopState
     )

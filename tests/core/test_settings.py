@@ -3,7 +3,8 @@ from dataclasses import fields
 
 import pytest
 
-from untildone.core.settings import ARGUMENTS, BY_NAME, FINITE_LIMITS, GROUPS, HOMES, PROFILES, SETTINGS, Setting
+from untildone.core.limits import LIMIT_FIELDS
+from untildone.core.settings import ARGUMENTS, BY_NAME, GROUPS, HOMES, PROFILES, SETTINGS, Setting
 
 NESTED = {"options", "tending"}
 
@@ -53,8 +54,9 @@ def test_profile_values_have_the_type_of_the_field(profile: str) -> None:
         assert default is None or type(value) is type(default), name
 
 
-def test_finite_limits_are_limits() -> None:
-    assert all(BY_NAME[name].group == "limits" and BY_NAME[name].default is None for name in FINITE_LIMITS)
+def test_the_limits_of_the_core_are_the_limits_people_can_set() -> None:
+    group = {setting.field for setting in SETTINGS if setting.group == "limits"}
+    assert group == {*LIMIT_FIELDS, "unbounded"}
 
 
 def test_what_runs_code_is_guarded() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from untildone.core.claims import read_claim, says_done
+from untildone.core.claims import Report, read_claim, report_from, says_done
 from untildone.core.policy import COMPLETION_SIGNAL
 from untildone.errors import ConfigError
 from untildone.rehearsal.scenario import (
@@ -160,9 +160,14 @@ def test_the_shipped_scenarios_load_and_are_documented() -> None:
 )
 def test_the_shipped_scenarios_claim_what_they_say(name: str, claims: list[bool]) -> None:
     scenario = shipped_scenario(name)
-    finals = [group[-1].text for group in scenario.iterations or (scenario.replies,)]
-    read = [read_claim(text, None, signal=COMPLETION_SIGNAL) for text in finals]
+    groups = scenario.iterations or (scenario.replies,)
+    read = [read_claim(group[-1].text, reported(group), signal=COMPLETION_SIGNAL) for group in groups]
     assert [says_done(claim, strict=False, indicator_threshold=2) for claim in read] == claims
+
+
+def reported(group: tuple[Reply, ...]) -> Report | None:
+    calls = [call for reply in group for call in reply.tools if call.name == "mcp__untildone__report"]
+    return report_from(calls[-1].input) if calls else None
 
 
 def test_an_unknown_scenario_is_answered_with_the_known_ones() -> None:

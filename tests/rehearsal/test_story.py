@@ -36,13 +36,19 @@ def test_the_scratch_repository_is_clean_and_its_check_fails(tmp_path: Path) -> 
     assert git(folder, "status", "--porcelain") == ""
 
 
+def claims_done(replies: tuple[Reply, ...]) -> bool:
+    """By the report tool or by a block in the last message."""
+    reported = any(call.input.get("exit_signal") for reply in replies for call in reply.tools)
+    return reported or "STATUS: COMPLETE" in replies[-1].text
+
+
 def test_the_check_agrees_only_with_the_last_claim(tmp_path: Path) -> None:
     make_scratch_repository(tmp_path)
     iterations = story().scenario.iterations
     verdicts = []
     for replies in iterations:
         apply_edits(tmp_path, replies)
-        verdicts.append(("STATUS: COMPLETE" in replies[-1].text, check(tmp_path) == 0))
+        verdicts.append((claims_done(replies), check(tmp_path) == 0))
     assert verdicts == [(False, False), (True, False), (True, True)]
     assert [reply.status for reply in iterations[0] if reply.status] == [429]
 

@@ -3,7 +3,9 @@
 Only what the loop needs is decoded: a stream can be hundreds of megabytes of tool results and text deltas.
 """
 
+import contextlib
 import json
+import re
 from typing import Any, TypeAlias
 
 import msgspec
@@ -14,11 +16,15 @@ TEXT_KEPT = 8192
 """Characters kept of a tool's answer; its full length is kept beside it."""
 _PREVIEW = 200
 _LARGE = 16 << 10
+_QUOTE = ord('"')
 _LONGEST_ESCAPE = len(r"\ud83d\ude00")
 
 # Text and tool input arrive again, whole, in the assistant line: their deltas need no decoding at all.
 _UNNEEDED = (b'{"type":"stream_event","event":{"type":"content_block_', b'{"type":"transcript_mirror",')
 _USER = b'{"type":"user","message":'
+# In valid JSON these bytes can only be structure: inside a string the quotes would be escaped.
+_AFTER_MESSAGE = b']},"parent_tool_use_id":'
+_PARENT = re.compile(rb'(?:null|"[^"\\]*")(?=,)')
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +105,7 @@ class StreamParser:
         # Pieces of a line whose end has not come yet: joined once, so a long line costs no quadratic copying.
         self._pieces: list[bytes] = []
         self._length = 0
+        self._is_complete = False
 
     def feed(self, chunk: bytes) -> list[Parsed]:
         """Return the lines that `chunk` completed."""
@@ -120,15 +127,19 @@ class StreamParser:
         return self._take_pieces()
 
     def _add(self, piece: bytes) -> None:
+        if self._is_complete:
+            return
         self._length += len(piece)
         if self._length > LONGEST_LINE:
             self._pieces = [b"".join(self._pieces)[:_PREVIEW]]
-        else:
-            self._pieces.append(piece)
+            return
+        if self._pieces and self._pieces[0].startswith(_USER) and (end := _end_of_message(piece)) is not None:
+            piece, self._is_complete = end, True
+        self._pieces.append(piece)
 
     def _take_pieces(self) -> list[Parsed]:
         line, length = b"".join(self._pieces), self._length
-        self._pieces, self._length = [], 0
+        self._pieces, self._length, self._is_complete = [], 0, False
         if length > LONGEST_LINE:
             self.malformed += 1
             return [Malformed(error=f"a line of {length} bytes was dropped", preview=_preview(line))]
@@ -138,6 +149,13 @@ class StreamParser:
         parsed = [value for line in lines if (value := parse_line(line)) is not None]
         self.malformed += sum(type(value) is Malformed for value in parsed)
         return parsed
+
+
+def _end_of_message(piece: bytes) -> bytes | None:
+    """Close a user line after its message, if that ends here: what follows is the same tool output once more."""
+    found = piece.find(_AFTER_MESSAGE)
+    parent = _PARENT.match(piece, found + len(_AFTER_MESSAGE)) if found >= 0 else None
+    return piece[: parent.end()] + b"}" if parent else None
 
 
 def parse_line(line: bytes) -> Parsed | None:
@@ -159,7 +177,7 @@ def _large_user_line(line: bytes) -> Line | None:
                 "type": block.type,
                 "tool_use_id": block.tool_use_id,
                 "is_error": block.is_error,
-                **_beginning(bytes(block.content)),
+                **_beginning(memoryview(block.content)),
             }
             for block in user.message.content
         ]
@@ -168,26 +186,19 @@ def _large_user_line(line: bytes) -> Line | None:
     return Line(type="user", parent_tool_use_id=user.parent_tool_use_id, message={"content": content})
 
 
-def _beginning(raw: bytes) -> dict[str, Any]:
-    if not raw.startswith(b'"'):
-        text = _answer_text(_decode_any(raw) if raw else None)
-        return {"content": text[:TEXT_KEPT], "full_length": len(text)}
-    if len(raw) <= _LARGE:
-        text = _decode_any(raw)
-        return {"content": text[:TEXT_KEPT], "full_length": len(text)}
-    # Counted in bytes as sent: the exact number of characters would need all of it decoded.
-    return {"content": _first_part(raw), "full_length": len(raw) - 2}
+def _beginning(raw: memoryview) -> dict[str, Any]:
+    if len(raw) > _LARGE and raw[0] == _QUOTE:
+        # Counted in bytes as sent: the exact number of characters would need all of it decoded.
+        return {"content": _first_part(bytes(raw[:TEXT_KEPT])), "full_length": len(raw) - 2}
+    text = _answer_text(_decode_any(raw) if raw else None)
+    return {"content": text[:TEXT_KEPT], "full_length": len(text)}
 
 
 def _first_part(raw: bytes) -> str:
-    end = TEXT_KEPT
-    while True:
-        try:
+    for end in range(len(raw), len(raw) - _LONGEST_ESCAPE, -1):
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):  # cut inside an escape or a character
             return str(_decode_any(raw[:end] + b'"'))
-        except (msgspec.DecodeError, UnicodeDecodeError):  # cut inside an escape or a character
-            end -= 1
-            if end < TEXT_KEPT - _LONGEST_ESCAPE:
-                raise
+    raise msgspec.DecodeError("no text can be read")
 
 
 def _second_try(line: bytes) -> Parsed | None:
@@ -221,7 +232,8 @@ def _with_short_answers(parsed: Line) -> Line:
             if isinstance(block, dict) and block.get("type") == "tool_result":
                 text = _answer_text(block.get("content"))
                 block["content"], block["full_length"] = text[:TEXT_KEPT], len(text)
-    return parsed
+    # Nothing but this is read of a user line, and a long one has no more: see `_end_of_message`.
+    return Line(type="user", parent_tool_use_id=parsed.parent_tool_use_id, message=parsed.message)
 
 
 def _answer_text(content: Any) -> str:

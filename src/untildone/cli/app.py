@@ -5,6 +5,7 @@ import importlib
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any
 import click
 
 from untildone import __version__
-from untildone.config import state_dir
 from untildone.errors import UntildoneError, UsageError
 
 COMMANDS = {
@@ -137,8 +137,10 @@ def _fail(line: str, code: int) -> int:
 
 
 def _crash_line(bug: Exception) -> str:
+    from untildone.config import state_dir
+
     folder = state_dir(os.environ)
-    where: Any = Path(folder) / f"crash-{os.getpid()}.log"
+    where: Any = Path(folder) / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         where.write_text("".join(traceback.format_exception(bug)), encoding="utf-8", errors="backslashreplace")

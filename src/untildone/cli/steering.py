@@ -129,14 +129,14 @@ def limits(run: str | None, store: str | None, cwd: str | None, **given: Any) ->
 
 @click.command(cls=ThemedCommand)
 @run_argument
-@setting_options(SETTINGS)
+@setting_options(setting for setting in SETTINGS if setting.name != "profile")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else.")
 @click.option("--format", "shape", metavar="TEXT", help="Print the result like '{name}: {exit_reason}'.")
 @click.option("--cwd", metavar="DIR", help="The folder whose newest run is meant.")
 @operator_only
 def resume(run: str | None, cwd: str | None, as_json: bool, shape: str | None, **given: Any) -> int:
     """Continue a run that stopped, with other settings if given, or end a pause."""
-    store, _ = given.pop("store"), given.pop("profile")
+    store = given.pop("store")
     output = Output(verbose=bool(given.pop("verbose")), quiet=bool(given.pop("quiet")), json=as_json, format=shape)
     typed = {name: raw for name, raw in given.items() if raw is not None and raw != ()}
     return asyncio.run(_resume(run, store_of(store), folder_of(cwd), typed, output))

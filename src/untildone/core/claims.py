@@ -224,6 +224,21 @@ def _last_block(lines: list[str], echoed: list[bool]) -> Report | None:
     return found
 
 
+def without_status(text: str) -> str:
+    """What a message says to people: the text without its status blocks."""
+    kept: list[str] = []
+    begun: int | None = None
+    for line in split_lines(text):
+        word = line.strip(WRAPPING)
+        if word in _BEGINS:
+            begun = len(kept)
+        kept.append(line)
+        if word in _ENDS and begun is not None:
+            del kept[begun:]
+            begun = None
+    return "\n".join(kept).strip()
+
+
 def _yaml_end(lines: list[str], header: int) -> int:
     """The line after the fields below a header such as `RALPH_STATUS:`."""
     end = header + 1

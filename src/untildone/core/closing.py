@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from untildone.core import events as ev
-from untildone.core.claims import read_claim
+from untildone.core.claims import read_claim, without_status
 from untildone.core.faults import MODEL_ERROR, TIMEOUT, TURNS_EXHAUSTED, Fault, Remedy, classify
 from untildone.core.outcome import Evidence, Outcome
 from untildone.core.signature import error_signature
@@ -103,7 +103,7 @@ def _completed(
         cost_usd=outcome.cost_usd,
         estimated_usd=outcome.estimated_usd,
         session_id=outcome.session_id,
-        output_preview=outcome.final_text[:_PREVIEW],
+        output_preview=without_status(outcome.final_text)[:_PREVIEW],
         usage=outcome.usage,
         duration_seconds=_duration(state, now),
         num_turns=outcome.num_turns,

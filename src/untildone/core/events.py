@@ -175,6 +175,8 @@ class IterationStarted(Progress):
     """0 for the first try of this iteration; a fault that costs no attempt adds one."""
     prompt_preview: str = ""
     resume_session: str | None = None
+    tree: str = ""
+    """Fingerprint of the working tree before the first try: what this iteration changed is measured from there."""
     messages_shown: int = 0
     """How many human messages, counted from the run's start, this prompt has delivered."""
 

@@ -62,6 +62,7 @@ FAULTS: dict[str, Fault] = {
 }  # fmt: skip
 
 FORBIDDEN_CODES = (401, 403)
+LOGIN_ERRORS = frozenset({"authentication_failed", "oauth_org_not_allowed", "verification_required"})
 
 # First match wins, most specific evidence first.
 _RULES: tuple[tuple[Fault, Callable[[FaultEvidence], bool]], ...] = (
@@ -72,7 +73,10 @@ _RULES: tuple[tuple[Fault, Callable[[FaultEvidence], bool]], ...] = (
     (CONTEXT_TOO_LONG, lambda e: e.api_error_status == 413),
     (BILLING, lambda e: e.api_error in {"billing_error", "account_on_hold"}),
     (AUTHENTICATION, lambda e: e.api_error_status in FORBIDDEN_CODES),
-    (AUTHENTICATION, lambda e: e.api_error in {"authentication_failed", "oauth_org_not_allowed", "verification_required"}),
+    (
+        AUTHENTICATION,
+        lambda e: e.api_error in {"authentication_failed", "oauth_org_not_allowed", "verification_required"},
+    ),
     (MODEL_NOT_FOUND, lambda e: e.api_error == "model_not_found" or e.api_error_status == 404),
     (RATE_LIMIT, lambda e: e.api_error_status == 429 or e.api_error == "rate_limit"),
     (OVERLOADED, lambda e: e.api_error_status == 529 or e.api_error == "overloaded"),
@@ -82,7 +86,10 @@ _RULES: tuple[tuple[Fault, Callable[[FaultEvidence], bool]], ...] = (
     (INVALID_REQUEST, lambda e: e.api_error_status == 400 or e.api_error == "invalid_request"),
     (CRASH, lambda e: not e.has_result and (e.signal is not None or (e.exit_code or 0) > 128)),
     (NO_RESULT, lambda e: not e.has_result),
-    (NETWORK, lambda e: e.terminal_reason == "api_error" and e.api_error_status is None and e.stop_reason != "max_tokens"),
+    (
+        NETWORK,
+        lambda e: e.terminal_reason == "api_error" and e.api_error_status is None and e.stop_reason != "max_tokens",
+    ),
     (MODEL_ERROR, lambda _: True),
 )
 

@@ -106,6 +106,7 @@ def _iteration_started(state: LoopState, event: ev.IterationStarted, at: float) 
         attempts=max(state.attempts, event.iteration_num),
         open=OpenIteration(
             number=event.iteration_num, retry=event.retry, started_at=at, started_seq=state.last_seq,
+            tree=event.tree,
             resume_session=event.resume_session,
         ),
         retry=None,
@@ -251,7 +252,8 @@ def _passing_trouble(
 
 def _same_iteration(event: ev.IterationFailed, left: OpenIteration | None, fault: Fault) -> Retry:
     retry = left.retry + 1 if left is not None else 1
-    return Retry(number=event.iteration_num, retry=retry, session_id=event.session_id, because=fault.name)
+    tree = left.tree if left is not None else ""
+    return Retry(number=event.iteration_num, retry=retry, session_id=event.session_id, because=fault.name, tree=tree)
 
 
 def _close(state: LoopState, event: ev.IterationCompleted | ev.IterationFailed) -> LoopState:

@@ -36,9 +36,6 @@ HOMES: Mapping[str, type] = MappingProxyType(
 ARGUMENTS = ("goal", "cwd", "name", "task_file")
 """Fields of a RunSpec that are given anew with each command and are never settings."""
 
-FINITE_LIMITS = ("max_runs", "max_iterations", "max_cost_usd", "max_tokens", "max_duration", "deadline")
-"""A run needs at least one of these, or `unbounded`."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:

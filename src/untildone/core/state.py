@@ -34,6 +34,7 @@ class OpenIteration:
     retry: int
     started_at: float
     started_seq: int
+    tree: str = ""
     resume_session: str | None = None
     session_id: str | None = None
     spend: Spend = field(default_factory=Spend)
@@ -51,6 +52,8 @@ class Retry:
     retry: int
     session_id: str | None
     because: str
+    tree: str = ""
+    """The tree before the first try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,18 +32,19 @@ async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
     prompt = build_prompt(journal.state, order, _read_papers(journal.state, parts), parts.clock.now())
     for warning in prompt.warnings:
         await journal.tell(ev.ContinuousWarning(message=warning))
-    await journal.record(_intent(journal.state, order, prompt, parts.clock.now()))
+    await journal.record(_intent(journal.state, order, prompt, before, parts.clock.now()))
     outcome, cut = await _run_agent(journal, parts, _agent_order(journal.state, order, prompt))
     await _close(journal, parts, before, _Ended(outcome, cut, prompt))
     await call_hook(journal, parts, "after_iteration", {"iteration_num": order.number})
 
 
-def _intent(state: LoopState, order: Iterate, prompt: Prompt, now: float) -> ev.IterationStarted:
+def _intent(state: LoopState, order: Iterate, prompt: Prompt, before: TreeState, now: float) -> ev.IterationStarted:
     return ev.IterationStarted(
         iteration_num=order.number,
         retry=order.retry,
         prompt_preview=prompt.preview,
         resume_session=order.session,
+        tree=state.retry.tree if state.retry else before.fingerprint,
         messages_shown=state.messages_received,
         **progress_of(state, now),
     )
@@ -118,7 +119,8 @@ class _Ended:
 async def _close(journal: Journal, parts: Parts, before: TreeState, ended: _Ended) -> None:
     """Book first, then commit or snapshot: money is the first thing that must not be lost."""
     after = await parts.workspace.observe()
-    change = _change(before, after)
+    base = journal.state.open.tree if journal.state.open else before.fingerprint
+    change = _change(base, before, after)
     closed = close_iteration(
         journal.state,
         ended.outcome,
@@ -140,8 +142,9 @@ async def _close(journal: Journal, parts: Parts, before: TreeState, ended: _Ende
         await snapshot_half_done(journal, parts, closed.iteration_num, FAULTS[closed.error_type].meaning)
 
 
-def _change(before: TreeState, after: TreeState) -> Change:
-    changed = before.fingerprint != after.fingerprint
+def _change(base: str, before: TreeState, after: TreeState) -> Change:
+    """What the iteration did to the tree since `base`, which earlier tries may have changed already."""
+    changed = base != after.fingerprint
     files = len(set(after.dirty) - set(before.dirty)) or 1
     return Change(changed=changed, files_changed=files if changed else 0, tree=after.fingerprint)
 
