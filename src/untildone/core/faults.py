@@ -73,10 +73,7 @@ _RULES: tuple[tuple[Fault, Callable[[FaultEvidence], bool]], ...] = (
     (CONTEXT_TOO_LONG, lambda e: e.api_error_status == 413),
     (BILLING, lambda e: e.api_error in {"billing_error", "account_on_hold"}),
     (AUTHENTICATION, lambda e: e.api_error_status in FORBIDDEN_CODES),
-    (
-        AUTHENTICATION,
-        lambda e: e.api_error in {"authentication_failed", "oauth_org_not_allowed", "verification_required"},
-    ),
+    (AUTHENTICATION, lambda e: e.api_error in LOGIN_ERRORS),
     (MODEL_NOT_FOUND, lambda e: e.api_error == "model_not_found" or e.api_error_status == 404),
     (RATE_LIMIT, lambda e: e.api_error_status == 429 or e.api_error == "rate_limit"),
     (OVERLOADED, lambda e: e.api_error_status == 529 or e.api_error == "overloaded"),
