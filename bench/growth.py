@@ -12,61 +12,33 @@ from statistics import median
 from long_run import RUN, write_run
 from result import Curve, Figure, Result
 from untildone.core.fold import fold
-from untildone.engine.journal import load_state
 from untildone.engine.clock import SystemClock
+from untildone.engine.journal import SNAPSHOT_EVERY, load_state
 from untildone.store.sqlite import SqliteLog
 from untildone.wiring import STORE_FILE
 
-STATUS_GATE = 1.5
-RESUME_GATE = 1.5
+GATE = 1.5
+TRACED = -1
+"""Stands for the run with trace events among the lengths."""
 Timing = dict[int, float]
 
 
 def measure(*, quick: bool) -> Result:
     """Make runs of several lengths, then look at them in turns."""
-    sizes = (10, 1000, 10_000) if quick else (10, 1000, 100_000)
+    sizes = (10, 1000, 5000) if quick else (10, 1000, 100_000)
     trace = 20_000 if quick else 1_000_000
-    rounds = 7 if quick else 15
+    rounds = 5 if quick else 15
     with tempfile.TemporaryDirectory(prefix="untildone-bench-") as name:
         folders = {size: Path(name) / str(size) for size in sizes}
         traced = Path(name) / "traced"
         asyncio.run(_write_all(folders, traced, trace))
-        everything = {**folders, -1: traced}
+        everything = {**folders, TRACED: traced}
         resume = _in_turns(everything, rounds, _resume_seconds)
         status = _in_turns(everything, rounds, _status_seconds)
         whole = {size: _whole_fold_seconds(folder) for size, folder in folders.items()}
-    long, middle, short = sizes[-1], sizes[-2], sizes[0]
     return Result(
-        title=f"A run of {long:,} control events against shorter ones; and one with {trace:,} trace events",
-        figures=(
-            Figure(
-                name=f"resume: {long:,} events against {middle:,}",
-                value=resume[long] / resume[middle],
-                at_most=RESUME_GATE,
-                note=f"{resume[long] * 1000:.1f} ms against {resume[middle] * 1000:.1f} ms, from snapshots",
-            ),
-            Figure(
-                name=f"resume: {long:,} events against {short:,}",
-                value=resume[long] / resume[short],
-                note=f"{resume[short] * 1000:.1f} ms; up to 199 events after the last snapshot are folded",
-            ),
-            Figure(
-                name=f"`status`: {long:,} events against {short:,}",
-                value=status[long] / status[short],
-                at_most=STATUS_GATE,
-                note=f"{status[long] * 1000:.0f} ms against {status[short] * 1000:.0f} ms, the start of Python included",
-            ),
-            Figure(
-                name=f"resume: {trace:,} trace events beside {middle:,} against none",
-                value=resume[-1] / resume[middle],
-                at_most=RESUME_GATE,
-            ),
-            Figure(
-                name=f"`status`: {trace:,} trace events beside {middle:,} against none",
-                value=status[-1] / status[middle],
-                at_most=STATUS_GATE,
-            ),
-        ),
+        title=f"A run of {sizes[-1]:,} control events against shorter ones; and one with {trace:,} trace events",
+        figures=(*_by_length(sizes, resume, status), *_with_trace(sizes[-2], trace, resume, status)),
         curves=(
             Curve(
                 name="growth",
@@ -81,6 +53,48 @@ def measure(*, quick: bool) -> Result:
             ),
         ),
     )
+
+
+def _by_length(sizes: tuple[int, ...], resume: Timing, status: Timing) -> tuple[Figure, ...]:
+    long, middle, short = sizes[-1], sizes[-2], sizes[0]
+    return (
+        Figure(
+            name=f"resume: {long:,} events against {middle:,}",
+            value=resume[long] / resume[middle],
+            at_most=GATE,
+            note=f"{_milliseconds(resume[long])} against {_milliseconds(resume[middle])}, from snapshots",
+        ),
+        Figure(
+            name=f"resume: {long:,} events against {short:,}",
+            value=resume[long] / resume[short],
+            note=f"{_milliseconds(resume[short])}: the {SNAPSHOT_EVERY - 1} events after the last snapshot are folded",
+        ),
+        Figure(
+            name=f"`status`: {long:,} events against {short:,}",
+            value=status[long] / status[short],
+            at_most=GATE,
+            note=f"{_milliseconds(status[long])} against {_milliseconds(status[short])}, the start of Python included",
+        ),
+    )
+
+
+def _with_trace(control: int, trace: int, resume: Timing, status: Timing) -> tuple[Figure, ...]:
+    return (
+        Figure(
+            name=f"resume: {trace:,} trace events beside {control:,} against none",
+            value=resume[TRACED] / resume[control],
+            at_most=GATE,
+        ),
+        Figure(
+            name=f"`status`: {trace:,} trace events beside {control:,} against none",
+            value=status[TRACED] / status[control],
+            at_most=GATE,
+        ),
+    )
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.1f} ms"
 
 
 async def _write_all(folders: dict[int, Path], traced: Path, trace: int) -> None:

@@ -66,7 +66,8 @@ def measure(*, quick: bool) -> Result:
 
 
 def _cpu(note: dict[str, Any]) -> float:
-    return mean(after - before for before, after in pairwise(note["cpu"][SETTLED - 1 :]))
+    spent: list[float] = note["cpu"][SETTLED - 1 :]
+    return mean(after - before for before, after in pairwise(spent))
 
 
 def _bare_cpu(stage: Stage, iterations: int) -> float:

@@ -10,9 +10,10 @@ from statistics import median
 from result import Figure, Result, ratio
 
 VERSION_GATE = 2.0
-STATUS_GATE = 12.0
 HEAVY = ("claude_agent_sdk", "mcp", "pydantic", "starlette", "uvicorn", "httpx", "rich")
-COMMANDS = {"bare": ["-c", "pass"], "version": ["-m", "untildone", "--version"], "status": ["-m", "untildone", "status"]}
+ENTRY = "import sys; from untildone.__main__ import main; sys.exit(main())"
+"""What the installed command is."""
+COMMANDS = {"bare": ["-c", "pass"], "version": ["-c", ENTRY, "--version"], "status": ["-c", ENTRY, "status"]}
 
 
 def measure(*, quick: bool) -> Result:
@@ -30,7 +31,7 @@ def measure(*, quick: bool) -> Result:
             note=f"{median(times[name]) * 1000:.0f} ms against {median(times['bare']) * 1000:.0f} ms, "
             f"{len(modules[name])} modules against {len(modules['bare'])}",
         )
-        for name, shown, gate in (("version", "--version", VERSION_GATE), ("status", "status", STATUS_GATE))
+        for name, shown, gate in (("version", "--version", VERSION_GATE), ("status", "status", None))
     ]
     heavy = {module for name in COMMANDS for module in modules[name] if module.partition(".")[0] in HEAVY}
     figures.append(Figure(name="heavy modules imported by either", value=len(heavy), unit="", at_most=0))

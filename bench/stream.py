@@ -18,7 +18,17 @@ HUGE_LINE = 10 * MEGA
 HUGE_EVERY = 50 * MEGA
 SESSION = "df333391-15d7-40d7-9a8e-93460d5a5429"
 _TAIL = f'"session_id":"{SESSION}","parent_tool_use_id":null,"uuid":"02edf667-3c8f-4f78-91e4-35c846ef6703"'
-_ASCII = tuple(r'def run(self, path): the agent reads a file,\n    writes \"another\" one and\n runs pytest -q '.split(" "))
+_ASCII = (
+    "def run(self,",
+    "path):",
+    "the agent",
+    "reads",
+    "a file,\\n   ",
+    r"\"another\"",
+    "one and",
+    "runs\\n",
+    "pytest -q",
+)
 _BEYOND = (*_ASCII, "“quoted”", "naïve", "→")
 
 

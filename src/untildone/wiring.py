@@ -5,7 +5,7 @@ import random
 import socket
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untildone import __version__
@@ -122,16 +122,24 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
 
 
 def _agent(spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, policy: Policy) -> Agent:
-    """The agent the options name, with the environment it is started in."""
+    """The agent the options name. What cannot work is said before anything is started or recorded."""
+    from untildone.agents.argv import find_claude
     from untildone.agents.environment import agent_environment
+    from untildone.agents.hooks_file import load_hooks
 
     env = agent_environment(around.env, run_id=run_id)
-    match spec.options.agent:
+    find_claude(spec.options.claude, path=env.get("PATH"))
+    if spec.options.hooks_file is not None:
+        load_hooks(Path(spec.options.hooks_file))
+    # A check the user named may be run by the agent too: it should know before it claims.
+    checks = tuple(f"Bash({check})" for check in spec.checks)
+    options = replace(spec.options, allowed_tools=(*spec.options.allowed_tools, *checks))
+    match options.agent:
         case "claude_sdk":
             from untildone.agents.claude_sdk import ClaudeSdk
 
             return ClaudeSdk(
-                spec.options,
+                options,
                 spawner,
                 cwd=spec.cwd,
                 env=env,
@@ -141,7 +149,7 @@ def _agent(spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, p
         case "claude_cli":
             from untildone.agents.claude_cli import ClaudeCli
 
-            return ClaudeCli(spec.options, spawner, cwd=spec.cwd, env=env, background_grace=policy.background_grace)
+            return ClaudeCli(options, spawner, cwd=spec.cwd, env=env, background_grace=policy.background_grace)
         case other:
             raise ConfigError(f"unknown agent {other!r}: use claude_sdk or claude_cli")
 

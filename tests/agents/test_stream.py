@@ -121,6 +121,24 @@ def test_other_stream_events_are() -> None:
     assert line.event["usage"]["output_tokens"] == 5
 
 
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ({"type": "system", "subtype": "api_retry", "attempt": 1}, True),
+        ({"type": "control_request", "request_id": "r1", "request": {"subtype": "hook_callback"}}, True),
+        ({"type": "control_response", "response": {"request_id": "r1"}}, True),
+        ({"type": "system", "subtype": "init", "tools": ["Bash"]}, False),
+        ({"type": "assistant", "message": {}}, False),
+        ({"type": "result", "is_error": False}, False),
+        ({"type": ["system"]}, False),
+    ],
+)
+def test_only_small_lines_are_kept_whole(line: dict[str, Any], kept: bool) -> None:
+    parsed = parse_line(json.dumps(line).encode())
+    assert isinstance(parsed, Line)
+    assert parsed.data == (line if kept else None)
+
+
 @pytest.mark.parametrize("length", [10, 9_000, 20_000, 12_000_000])
 @pytest.mark.parametrize("unit", ["a", "\n", "\\", "é", "\U0001f600"])
 def test_a_tool_answer_is_cut_at_any_length(length: int, unit: str) -> None:

@@ -177,6 +177,14 @@ async def test_a_polite_program_ends_at_the_first_asking(tmp_path: Path) -> None
     assert await process.wait() == 5
 
 
+async def test_ending_a_program_that_just_ended_does_not_lose_its_status(tmp_path: Path) -> None:
+    for _ in range(20):
+        process = await HostSpawner().spawn(["sh", "-c", "exit 6"], cwd=str(tmp_path), env=ENV)
+        assert await process.read() == b""  # its pipes are closed: it is gone, or about to be
+        await process.end()
+        assert await process.wait() in {6, -signal.SIGINT}
+
+
 DRIVER = """
 import asyncio, os, sys
 from untildone.sandbox.host import HostSpawner

@@ -21,6 +21,8 @@ _LONGEST_ESCAPE = len(r"\ud83d\ude00")
 
 # Text and tool input arrive again, whole, in the assistant line: their deltas need no decoding at all.
 _UNNEEDED = (b'{"type":"stream_event","event":{"type":"content_block_', b'{"type":"transcript_mirror",')
+# A tuple: the type of a line can be anything, also what no set takes.
+_KEPT_WHOLE = ("system", "control_request", "control_response", "control_cancel_request")
 _USER = b'{"type":"user","message":'
 # In valid JSON these bytes can only be structure: inside a string the quotes would be escaped.
 _AFTER_MESSAGE = b']},"parent_tool_use_id":'
@@ -216,12 +218,9 @@ def _second_try(line: bytes) -> Parsed | None:
 def _reduced(parsed: Line, line: bytes) -> Line:
     if parsed.type == "user":
         return _with_short_answers(parsed)
-    if parsed.subtype == "init":
-        return parsed
-    return msgspec.structs.replace(parsed, data=_decode_any(line))
-
-
-_REDUCERS = frozenset({"user", "system", "control_request", "control_response", "control_cancel_request"})
+    if parsed.type in _KEPT_WHOLE and parsed.subtype != "init":
+        return msgspec.structs.replace(parsed, data=_decode_any(line))
+    return parsed
 
 
 def _with_short_answers(parsed: Line) -> Line:

@@ -10,6 +10,15 @@ COMPLETION_SIGNAL = "CONTINUOUS_CLAUDE_PROJECT_COMPLETE"
 
 HOUR = 3600.0
 
+ALLOWED_TOOLS = (
+    "Read", "Glob", "Grep", "Edit", "Write",
+    "Bash(ls:*)", "Bash(git status:*)", "Bash(git diff:*)", "Bash(git log:*)", "Bash(git show:*)",
+    "Bash(make:*)", "Bash(pytest:*)", "Bash(python -m pytest:*)", "Bash(python3 -m pytest:*)",
+    "Bash(python3 -m unittest:*)", "Bash(npm test:*)", "Bash(npm run:*)", "Bash(cargo build:*)", "Bash(cargo check:*)",
+    "Bash(cargo test:*)", "Bash(go build:*)", "Bash(go test:*)", "Bash(go vet:*)",
+)  # fmt: skip
+"""What an agent needs to change code and see whether it works; nothing that pushes, installs or deletes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
@@ -93,8 +102,8 @@ class AgentOptions:
     """Claude Code's permission mode."""
     skip_permissions: bool = False
     """Run with no permission checks at all (`--dangerously-skip-permissions`)."""
-    allowed_tools: tuple[str, ...] = ()
-    """Tools allowed without asking, in Claude Code's syntax."""
+    allowed_tools: tuple[str, ...] = ALLOWED_TOOLS
+    """Tools allowed without asking, in Claude Code's syntax. The checks are always allowed."""
     append_system_prompt: str = ""
     """Extra text for the system prompt."""
     add_dirs: tuple[str, ...] = ()

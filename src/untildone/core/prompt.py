@@ -7,7 +7,7 @@ from untildone.core.decide import Iterate
 from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS
 from untildone.core.limits import LIMITS
-from untildone.core.policy import Policy, RunSpec
+from untildone.core.policy import AgentOptions, Policy, RunSpec
 from untildone.core.state import LoopState
 from untildone.core.tasks import task_prompt
 
@@ -72,6 +72,14 @@ def rules(spec: RunSpec, policy: Policy) -> str:
         status_instructions(policy.completion_signal),
     ]
     return "\n\n".join(parts)
+
+
+def rights_line(options: AgentOptions) -> str:
+    """What the agent may do without asking, for the human to see at the start."""
+    if options.skip_permissions:
+        return "the agent may do anything: --skip-permissions was given"
+    tools = ", ".join(options.allowed_tools) or "nothing more"
+    return f"the agent may, in mode {options.permission_mode}: {tools} (change it with --allowed-tools)"
 
 
 def build_prompt(state: LoopState, order: Iterate, papers: Papers, now: float) -> Prompt:

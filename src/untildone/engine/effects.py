@@ -47,7 +47,11 @@ async def call_hook(journal: Journal, parts: Parts, hook: str, extra: dict[str, 
     if command is None:
         return
     facts = run_facts(journal.state, parts.clock.now()) | {"hook": hook} | extra
-    code, output = await parts.usher.call(command, codec.encode_value(facts), timeout=tending.timeout)
+    call = parts.usher.call(command, codec.encode_value(facts), timeout=tending.timeout)
+    answer = await unless(journal, parts.clock, call, lambda: hook != "on_stop" and journal.state.stop is not None)
+    if answer is None:
+        return  # a human is waiting for the stop
+    code, output = answer
     if code != 0:
         how = f"took longer than {tending.timeout:g} s" if code is None else f"exit {code}"
         last_line = output.strip().rsplit("\n", 1)[-1]

@@ -15,8 +15,8 @@ from untildone.ports import Clock, EventLog, Lease
 
 Observer = Callable[[Record], None]
 
-SNAPSHOT_EVERY = 200
-"""Control events between two snapshots: what a resume or a `status` has to fold at most."""
+SNAPSHOT_EVERY = 50
+"""Control events between two snapshots: what a resume or a `status` has to fold at most, a few milliseconds."""
 TRACE_BATCH = 50
 TRACE_DELAY = 0.1
 

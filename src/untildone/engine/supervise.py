@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from untildone.core import events as ev
 from untildone.core.decide import Stop
 from untildone.core.faults import CRASH, STOPPED
+from untildone.core.prompt import rights_line
 from untildone.core.stopping import Reason
 from untildone.engine.journal import Journal
 from untildone.engine.loop import drive
@@ -20,7 +21,7 @@ async def supervise(journal: Journal, parts: Parts, opening: Sequence[ev.Event])
         await journal.open()
         told = await parts.workspace.prepare()
         await journal.record(*opening)
-        for line in told:
+        for line in (*told, rights_line(journal.state.spec.options)):
             await journal.tell(ev.ContinuousWarning(message=line))
         await recover(journal, parts)
         await drive(journal, parts)

@@ -87,8 +87,10 @@ class HostProcess:
         await self._gone_after(signal.SIGKILL, LAST_RESORT)
 
     async def _gone_after(self, number: signal.Signals, patience: float) -> bool:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+        if self._process.returncode is None:
+            # Not `send_signal`: it looks for the exit status first, and takes it away from whoever waits for it.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self._process.wait()
