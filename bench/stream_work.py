@@ -33,9 +33,10 @@ def parse(path: Path) -> int:
 def main(way: str, path: str) -> None:
     """Go through the file and print what it took."""
     work = {"read": read, "parse": parse}[way]
-    began = time.perf_counter()
+    # CPU, not wall: the file is in memory, nothing is waited for, and neighbours are not counted.
+    began = time.process_time()
     lines = work(Path(path))
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     json.dump({"seconds": seconds, "lines": lines, "peak_mb": peak_memory()}, sys.stdout)
 
 

@@ -127,7 +127,9 @@ def _agent(spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, p
     from untildone.agents.environment import agent_environment
     from untildone.agents.hooks_file import load_hooks
 
-    env = agent_environment(around.env, run_id=run_id)
+    env = agent_environment(
+        around.env, run_id=run_id, skip_permissions=spec.options.skip_permissions, is_root=os.geteuid() == 0
+    )
     find_claude(spec.options.claude, path=env.get("PATH"))
     if spec.options.hooks_file is not None:
         load_hooks(Path(spec.options.hooks_file))

@@ -311,8 +311,8 @@ def status_instructions(signal: str) -> str:
     """How to report, for the system prompt. Quoted back in full, it is no claim."""
     return f"""\
 ## How to report
-As your last act, call the tool `mcp__untildone__report` exactly once, with the state of the work as it really is.
-If you have no such tool, end your final message with this block instead, with every value filled in:
+As your last act, call the tool `mcp__untildone__report` (or `StructuredOutput`, whichever you have) exactly once, with
+the state of the work as it really is. If you have neither, end your final message with this block instead, with every value filled in:
 
 ---LOOP_STATUS---
 STATUS: <{" | ".join(STATUSES)}>
