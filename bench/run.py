@@ -1,6 +1,6 @@
 """`./dev bench`: every claim about speed, measured side by side in one run.
 
-python bench/run.py [--quick] [--json] [--only NAME ...]
+python bench/run.py [--quick] [--json] [--only NAME ...] [--out DIR]
 """
 
 import argparse
@@ -34,11 +34,11 @@ def main(argv: list[str] | None = None) -> int:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)
         results[name] = measure(name, quick=given.quick)
     report = {"machine": machine(), "quick": given.quick, **_as_json(results)}
-    _keep(results, report)
+    _keep(results, report, given.out)
     if given.json:
         print(json.dumps(report, indent=2))
     else:
-        _show(list(results.values()))
+        _show(list(results.values()), given.out)
     return 0 if all(result.passed for result in results.values()) else 1
 
 
@@ -58,6 +58,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer rounds: about a minute")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     parser.add_argument("--only", action="append", choices=BENCHES, help="this bench alone; repeatable")
+    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="where pictures and figures go")
     return parser.parse_args(argv)
 
 
@@ -68,22 +69,22 @@ def _as_json(results: dict[str, Result]) -> dict[str, Any]:
     }
 
 
-def _keep(results: dict[str, Result], report: dict[str, Any]) -> None:
-    OUT.mkdir(exist_ok=True)
-    (OUT / "figures.json").write_text(json.dumps(report, indent=2) + "\n")
+def _keep(results: dict[str, Result], report: dict[str, Any], out: Path) -> None:
+    out.mkdir(exist_ok=True)
+    (out / "figures.json").write_text(json.dumps(report, indent=2) + "\n")
     for result in results.values():
         for curve in result.curves:
-            (OUT / f"{curve.name}.svg").write_text(draw(curve))
+            (out / f"{curve.name}.svg").write_text(draw(curve))
 
 
-def _show(results: list[Result]) -> None:
+def _show(results: list[Result], out: Path) -> None:
     from rich.console import Console
 
     from table import show
 
     # Wide enough for the notes also where there is no terminal.
     show(results, Console() if sys.stdout.isatty() else Console(width=150))
-    print(f"pictures and figures: {OUT}")
+    print(f"pictures and figures: {out}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ MEGA = 1 << 20
 HUGE_LINE = 10 * MEGA
 HUGE_EVERY = 50 * MEGA
 SESSION = "df333391-15d7-40d7-9a8e-93460d5a5429"
-_TAIL = f'"session_id":"{SESSION}","parent_tool_use_id":null,"uuid":"02edf667-3c8f-4f78-91e4-35c846ef6703"'
+UUID = "02edf667-3c8f-4f78-91e4-35c846ef6703"
+_TAIL = f'"session_id":"{SESSION}","parent_tool_use_id":null,"uuid":"{UUID}"'
 _ASCII = (
     "def run(self,",
     "path):",
@@ -80,7 +81,7 @@ def write_stream(path: Path, megabytes: int) -> Path:
             until_huge -= written
             if until_huge <= 0:
                 until_huge = HUGE_EVERY
-                written += file.write(_user(_text(dice, HUGE_LINE)))
+                written += file.write(_user(_text(dice, HUGE_LINE // 2)))
             left -= written
             if left <= 0:
                 break
@@ -94,7 +95,7 @@ def _turns(dice: random.Random) -> Iterator[bytes]:
         said = [_text(dice, 24) for _ in range(dice.randint(5, 120))]
         yield from (_delta(piece) for piece in said)
         yield _assistant("".join(said))
-        yield _user(_text(dice, int(2 ** dice.uniform(7, 17))))
+        yield _user(_text(dice, int(2 ** dice.uniform(7, 16))))
 
 
 def _text(dice: random.Random, size: int) -> str:
@@ -119,8 +120,14 @@ def _assistant(text: str) -> bytes:
 
 
 def _user(text: str) -> bytes:
+    """What a tool printed. Claude Code says it twice: to the model, and once more for programs."""
     answer = f'{{"tool_use_id":"toolu_01","type":"tool_result","content":"{text}","is_error":false}}'
-    return f'{{"type":"user","message":{{"role":"user","content":[{answer}]}},{_TAIL}}}\n'.encode()
+    again = f'{{"stdout":"{text}","stderr":"","interrupted":false,"isImage":false,"noOutputExpected":false}}'
+    message = f'{{"role":"user","content":[{answer}]}}'
+    return (
+        f'{{"type":"user","message":{message},"parent_tool_use_id":null,"session_id":"{SESSION}",'
+        f'"uuid":"{UUID}","timestamp":"2026-11-15T19:07:37.514Z","tool_use_result":{again}}}\n'
+    ).encode()
 
 
 def _both_ways(path: Path, rounds: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -1,8 +1,8 @@
 """The money of one iteration: nothing lost, nothing counted twice, nothing unknown called free."""
 
 import pytest
-from made_lines import STOPPED, books, end, fold, lines, of, parsed, result, said, start, text, tool
 
+from agents.made_lines import STOPPED, books, end, fold, lines, of, parsed, result, said, start, text, tool
 from untildone.core.outcome import Usage
 from untildone.core.trace import AgentReply, AgentReplyStarted
 

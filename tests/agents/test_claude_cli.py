@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance import PATIENCE, RULES, AgentConformance, Stage, order
 
+from agents.conformance import PATIENCE, RULES, AgentConformance, Stage, order
 from untildone.agents.claude_cli import ClaudeCli
 from untildone.core.events import Event
 from untildone.core.faults import classify

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sdk_stage import DONE, RULES, STATUS, Stage, bash, staged
 
+from agents.sdk_stage import DONE, RULES, STATUS, Stage, bash, staged
 from untildone.agents import claude_sdk
 from untildone.agents.argv import as_prompt, claude_argv, find_claude
 from untildone.agents.report_tool import REMINDER

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance import AgentConformance, Stage
 
+from agents.conformance import AgentConformance, Stage
 from untildone.agents.claude_sdk import ClaudeSdk
 from untildone.agents.tool_detail import REPORT_TOOL
 from untildone.core.policy import AgentOptions

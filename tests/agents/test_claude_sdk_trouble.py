@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from sdk_stage import DONE, STATUS, Stage, bash, claude_pid, staged
 
+from agents.sdk_stage import DONE, STATUS, Stage, bash, claude_pid, staged
 from untildone.agents.claude_sdk import ClaudeSdk
 from untildone.core.events import Event
 from untildone.core.faults import classify

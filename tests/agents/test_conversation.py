@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_lines import FOLDER, MODEL, answered, capture, fold, lines, of, result, said, start, text, tool
 
+from agents.made_lines import FOLDER, MODEL, answered, capture, fold, lines, of, result, said, start, text, tool
 from untildone.agents.conversation import ERROR_TEXT_CAP
 from untildone.core.events import Event
 from untildone.core.faults import classify

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from made_lines import fold, lines, result, state, task, tasks
+
+from agents.made_lines import fold, lines, result, state, task, tasks
 
 
 @pytest.mark.parametrize(

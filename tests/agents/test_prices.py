@@ -5,8 +5,8 @@ import math
 from pathlib import Path
 
 import pytest
-from conformance import Stage, order
 
+from agents.conformance import Stage, order
 from untildone.agents.claude_cli import ClaudeCli
 from untildone.agents.environment import agent_environment
 from untildone.agents.prices import PRICES, cost, cost_from, price_of, usage_from

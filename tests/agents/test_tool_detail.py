@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from made_lines import fold, lines, said, tool
 
+from agents.made_lines import fold, lines, said, tool
 from untildone.core.trace import AgentToolUse
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conformance import PATIENCE, WORKING, Stage, bash, order
 
+from agents.conformance import PATIENCE, WORKING, Stage, bash, order
 from untildone.agents.claude_cli import ClaudeCli
 from untildone.agents.environment import agent_environment
 from untildone.agents.transcripts import TranscriptLedger, transcript_path

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from cli_kit import Runs, Said, Say
 
+from cli.cli_kit import Runs, Said, Say
 from untildone.cli.app import entry
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 import pytest
-from cli_kit import Say
 
+from cli.cli_kit import Say
 from untildone import __version__
 from untildone.cli import app
 from untildone.core.settings import SETTINGS

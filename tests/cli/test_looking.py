@@ -1,8 +1,7 @@
 import json
 from pathlib import Path
 
-from cli_kit import DONE, FIRST, LIMITED, SUSPENDED, Runs, Say
-
+from cli.cli_kit import DONE, FIRST, LIMITED, SUSPENDED, Runs, Say
 from untildone.core.events import ContinuousWarning, IterationCompleted, IterationStarted
 from untildone.core.trace import AgentMessage
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_kit import DONE, FIRST, LIMITED, SUSPENDED, Runs, Say
 
+from cli.cli_kit import DONE, FIRST, LIMITED, SUSPENDED, Runs, Say
 from untildone import config
 from untildone.core.events import ResetRequested, SettingsChanged, StopRequested
 from untildone.core.policy import Policy

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_kit import Say
 
+from cli.cli_kit import Say
 from untildone.core.settings import SETTINGS
 
 

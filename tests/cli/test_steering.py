@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from cli_kit import DONE, FIRST, SUSPENDED, Runs, Say
 
+from cli.cli_kit import DONE, FIRST, SUSPENDED, Runs, Say
 from untildone.core.events import LimitsChanged, MessageReceived, ResetRequested
 
 OPERATOR_COMMANDS = [

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rehearsal_client import bundled_claude, run_claude
 
+from rehearsal.rehearsal_client import bundled_claude, run_claude
 from untildone.rehearsal.environment import claude_environment
 from untildone.rehearsal.ledger import LedgerLine
 from untildone.rehearsal.model import ScriptedModel

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rehearsal_client import ask, body
 
+from rehearsal.rehearsal_client import ask, body
 from untildone.errors import ConfigError
 from untildone.rehearsal.ledger import LedgerLine
 from untildone.rehearsal.model import ScriptedModel, main

@@ -1,6 +1,6 @@
 import pytest
-from rehearsal_client import body
 
+from rehearsal.rehearsal_client import body
 from untildone.rehearsal.scenario import After, Reply, Scenario
 from untildone.rehearsal.script import Script, heard_text
 

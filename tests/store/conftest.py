@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from store_kit import OpenLog, OpenSqlite, StartDriver, Ticks
 
+from store.store_kit import OpenLog, OpenSqlite, StartDriver, Ticks
 from untildone.ports import EventLog
 from untildone.store.memory import MemoryLog
 from untildone.store.sqlite import SqliteLog

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_kit import TIMEOUT, OpenLog, asks, begin, says
 
+from store.store_kit import TIMEOUT, OpenLog, asks, begin, says
 from untildone.core.events import (
     ContinuousWarning,
     IterationCompleted,

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store_kit import TIMEOUT, OpenSqlite, StartDriver, asks, begin, line_of
 
+from store.store_kit import TIMEOUT, OpenSqlite, StartDriver, asks, begin, line_of
 from untildone.errors import LeaseLost, RunBusy, StoreError
 from untildone.store.lease import Locks, overlaps, process_started
 

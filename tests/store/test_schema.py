@@ -4,8 +4,8 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from store_kit import OpenSqlite, StartDriver, Ticks, asks, begin, line_of
 
+from store.store_kit import OpenSqlite, StartDriver, Ticks, asks, begin, line_of
 from untildone.errors import StoreError
 from untildone.store import schema
 from untildone.store.schema import APPLICATION_ID, MIGRATIONS, migrate, open_database

@@ -10,8 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from store_kit import TIMEOUT, OpenSqlite, StartDriver, Ticks, asks, begin, line_of, says
 
+from store.store_kit import TIMEOUT, OpenSqlite, StartDriver, Ticks, asks, begin, line_of, says
 from untildone.core.events import MessageReceived
 from untildone.errors import RunNotFound, StoreError
 from untildone.store import schema, sqlite

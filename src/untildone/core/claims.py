@@ -312,7 +312,8 @@ def status_instructions(signal: str) -> str:
     return f"""\
 ## How to report
 As your last act, call the tool `mcp__untildone__report` (or `StructuredOutput`, whichever you have) exactly once, with
-the state of the work as it really is. If you have neither, end your final message with this block instead, with every value filled in:
+the state of the work as it really is. If you have neither, end your final message with this block instead, with every
+value filled in:
 
 ---LOOP_STATUS---
 STATUS: <{" | ".join(STATUSES)}>
@@ -327,5 +328,5 @@ RECOMMENDATION: <what to do next, or what blocks you>
 
 Set the exit signal to true only if the ENTIRE goal is reached and you have verified it yourself; with work left,
 it is false, even when the task at hand is complete. BLOCKED means that only a human can help: say with what.
-Where you can give neither tool call nor block, `{signal}` alone on the last line of your final message also means
-that the entire goal is reached. Never write it for any other purpose."""
+Where you can give neither tool call nor block, this phrase alone on the last line of your final message also means
+that the entire goal is reached; never write it for any other purpose: `{signal}`"""

@@ -216,5 +216,6 @@ def _continuation(state: LoopState) -> str:
     """The session knows everything already: say why it stopped, pass on what is new, go on."""
     because = state.retry.because if state.retry else ""
     meaning = FAULTS[because].meaning if because in FAULTS else because
-    parts = [f"You were interrupted: {meaning}. That is over. Go on exactly where you stopped; do not start again."]
-    return "\n\n".join(part for part in (_messages(state), *parts) if part)
+    go_on = f"You were interrupted: {meaning}. That is over. Go on exactly where you stopped; do not start again."
+    # A session that was cut off hard may have lost its beginning: the goal makes the prompt stand on its own.
+    return "\n\n".join(part for part in (go_on, _messages(state), _section("PRIMARY GOAL", state.spec.goal)) if part)
