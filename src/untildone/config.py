@@ -319,11 +319,10 @@ def _line(text: str, key: str) -> int:
 
 
 def _settle(setting: Setting, layers: Iterable[Layer]) -> tuple[Any, str]:
-    for layer in layers:
-        given = layer.given.get(setting.name)
-        if given is not None:
-            return _parsed(setting, given, layer), given.origin
-    return setting.default, "default"
+    """The first place wins; the others are read all the same, so that a mistake shows before it matters."""
+    given = [(layer, layer.given[setting.name]) for layer in layers if setting.name in layer.given]
+    settled = [(_parsed(setting, value, layer), value.origin) for layer, value in given]
+    return settled[0] if settled else (setting.default, "default")
 
 
 def _parsed(setting: Setting, given: Given, layer: Layer) -> Any:
