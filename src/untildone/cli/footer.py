@@ -14,7 +14,7 @@ from untildone.core import trace as tr
 from untildone.core.durations import format_duration
 from untildone.core.events import Record
 from untildone.core.figures import count, short_commit
-from untildone.core.lines import tool_line
+from untildone.core.lines import telling, tool_line
 from untildone.core.printable import columns, one_line, printable
 from untildone.core.views import Gauge, RunView
 
@@ -68,7 +68,7 @@ class Activity:
         if tool is None:
             return None
         took = f"  {format_duration(at - tool.since)}" if at - tool.since >= _SLOW else ""
-        failed = f"  ✗ {one_line(event.text, 80)}" if event.is_error else ""
+        failed = f"  ✗ {telling(event.text, 80)}" if event.is_error else ""
         return f"{tool.line}{took}{failed}"
 
 

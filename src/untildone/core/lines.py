@@ -6,7 +6,7 @@ from typing import Any
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.durations import format_duration
-from untildone.core.faults import FAULTS
+from untildone.core.faults import FAULTS, Remedy
 from untildone.core.figures import cause_text, clock, count, dollars, short_commit
 from untildone.core.limits import LIMITS
 from untildone.core.printable import one_line
@@ -123,8 +123,10 @@ def _iteration_failed(event: ev.IterationFailed, at: float) -> str:
     fault = FAULTS.get(event.error_type)
     why = fault.meaning if fault else event.error_type
     facts = f"iteration {event.iteration_num} broke off after {format_duration(event.duration_seconds)}"
-    again = f", next try at {clock(event.retry_at, at)}" if event.retry_at is not None else ""
-    said = "" if event.error in {"", why} else f" ({one_line(event.error, DETAIL)})"
+    # Trouble that passes by itself is announced with its wait; what the API said about it is in the log.
+    passes = fault is not None and fault.remedy in {Remedy.WAIT, Remedy.BACK_OFF}
+    again = f", next try at {clock(event.retry_at, at)}" if event.retry_at is not None and not passes else ""
+    said = "" if passes or event.error in {"", why} else f" ({one_line(event.error, DETAIL)})"
     return f"{facts}, {_cost(event.cost_usd, event.estimated_usd)}: {one_line(why, DETAIL)}{said}{again}"
 
 
@@ -219,7 +221,12 @@ def _tool_use(event: tr.AgentToolUse, _: float) -> str:
 
 
 def _tool_result(event: tr.AgentToolResult, _: float) -> str | None:
-    return f"  ✗ {one_line(event.text, DETAIL)}" if event.is_error else None
+    return f"  ✗ {telling(event.text, DETAIL)}" if event.is_error else None
+
+
+def telling(text: str, width: int) -> str:
+    """A tool's answer on one line, without the rules and boxes programs draw."""
+    return one_line(" ".join(line for line in text.splitlines() if any(map(str.isalnum, line))), width)
 
 
 def _system(event: tr.AgentSystem, at: float) -> str | None:
