@@ -6,9 +6,7 @@ result = run("Make the test suite pass", Policy(max_runs=10, max_cost_usd=5), ch
 print(result.reason, result.verified, result.commit)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` would cost more than all of this file
 if TYPE_CHECKING:
     from untildone.agents.scripted import ScriptedAgent, Step
     from untildone.core.claims import Claim, Report
@@ -49,7 +47,9 @@ _HOMES = {
 _WHERE = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

@@ -111,18 +111,24 @@ class StreamParser:
 
     def feed(self, chunk: bytes) -> list[Parsed]:
         """Return the lines that `chunk` completed."""
-        lines = chunk.split(b"\n")
-        rest = lines.pop()
         parsed: list[Parsed] = []
-        if lines:
-            if self._pieces or self._length:
-                self._add(lines[0])
-                parsed += self._take_pieces()
-                del lines[0]
-            parsed += self._parse([line for line in lines if not line.startswith(_UNNEEDED)])
-        if rest:
-            self._add(rest)
-        return parsed
+        start = 0
+        if self._length:
+            end = chunk.find(b"\n")
+            self._add(chunk[:end] if end >= 0 else chunk)
+            if end < 0:
+                return []
+            parsed += self._take_pieces()
+            start = end + 1
+        needed = []
+        # Found, not split: most lines are deltas, and a line nobody needs is not even copied.
+        while (end := chunk.find(b"\n", start)) >= 0:
+            if not chunk.startswith(_UNNEEDED, start):
+                needed.append(chunk[start:end])
+            start = end + 1
+        if start < len(chunk):
+            self._add(chunk[start:])
+        return parsed + self._parse(needed)
 
     def finish(self) -> list[Parsed]:
         """Return what the stream's last, unfinished line held."""

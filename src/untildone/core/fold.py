@@ -34,17 +34,14 @@ def apply(state: LoopState, record: ev.Record) -> LoopState:
     """The state after one more record. Records already folded are ignored."""
     if record.seq <= state.last_seq:
         return state
-    event = record.event
-    state = replace(_tick(state, event, record.at), last_seq=record.seq)
+    event, at = record.event, record.at
     handler = HANDLERS.get(type(event))
-    return state if handler is None else handler(state, event, record.at)
-
-
-def _tick(state: LoopState, event: ev.Event, at: float) -> LoopState:
-    """Count the time since the driver's last fact. What humans append does not move the driver's clock."""
+    folded = state if handler is None else handler(state, event, at)
     if not state.driving or event.SOURCE == "system" or isinstance(event, ev.ContinuousResumed | ev.Unknown):
-        return state
-    return replace(state, active_seconds=state.active_seconds + max(0.0, at - state.last_at), last_at=at)
+        return replace(folded, last_seq=record.seq)
+    # The time since the driver's last fact counts; what humans append does not move the driver's clock.
+    active = state.active_seconds + max(0.0, at - state.last_at)
+    return replace(folded, last_seq=record.seq, active_seconds=active, last_at=at)
 
 
 # --- the run -------------------------------------------------------------------------------------------------
