@@ -6,7 +6,7 @@ from functools import partial
 
 from untildone.core import breaker, window
 from untildone.core.claims import streak_needed
-from untildone.core.faults import LIMIT_REACHED, PAUSED, STEERED, STOPPED, TIMEOUT, Fault
+from untildone.core.faults import LIMIT_REACHED, PAUSED, QUOTA_KEPT, STEERED, STOPPED, TIMEOUT, USAGE_LIMIT, Fault
 from untildone.core.limits import LIMITS, cutting_limit, is_reached, time_left
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason
@@ -19,6 +19,10 @@ class Iterate:
     number: int
     retry: int = 0
     session: str | None = None
+    handoff: bool = False
+    """One last word out of the reserve: notes for whoever comes next."""
+    instead: str | None = None
+    """The fallback that takes over: a model, or `agent:NAME`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,20 @@ class StopRule:
     holds: Rule
     before_checks: bool = False
     """Stops even while a claim waits for its checks."""
+    after_handoff: bool = False
+    """Lets the session that was cut off say its last word first."""
 
 
 def _is_done_by_claims(state: LoopState, _: float) -> bool:
     needed = streak_needed(state.streak_form, state.policy.completion_threshold)
     return not state.spec.checks and 0 < needed <= state.streak
+
+
+def _will_not_wait(state: LoopState, now: float) -> bool:
+    wait, policy = state.wait, state.policy
+    if wait is None or wait.cause != USAGE_LIMIT.name or wait.until <= now:
+        return False
+    return not policy.wait or (policy.max_wait is not None and wait.until - wait.since > policy.max_wait)
 
 
 def _breaker_stops(state: LoopState, now: float) -> bool:
@@ -84,10 +97,11 @@ STOP_RULES: tuple[StopRule, ...] = (
     StopRule(Reason.HOOK_FAILED, lambda s, _: s.fatal == "hook_failed"),
     StopRule(Reason.BLOCKED, lambda s, _: s.blocked is not None),
     StopRule(Reason.PERMISSION_DENIED, lambda s, _: s.denials_in_a_row >= s.policy.permission_threshold),
+    StopRule(Reason.USAGE_LIMIT, _will_not_wait),
     StopRule(Reason.OUTAGE, _outage_lasts),
     StopRule(Reason.CONSECUTIVE_ERRORS, lambda s, _: s.failures_in_a_row >= s.policy.error_threshold),
     StopRule(Reason.CIRCUIT_OPEN, _breaker_stops),
-    *(StopRule(limit.reason, partial(is_reached, limit)) for limit in LIMITS),
+    *(StopRule(limit.reason, partial(is_reached, limit), after_handoff=True) for limit in LIMITS),
 )
 
 
@@ -96,6 +110,8 @@ def decide(state: LoopState, now: float) -> Decision:
     for rule in STOP_RULES:
         if state.claim_due and not rule.before_checks:
             return Verify(state.attempts)
+        if state.handoff_due and state.retry is not None and rule.after_handoff:
+            return Iterate(state.retry.number, state.retry.retry, state.retry.session_id, handoff=True)
         if rule.holds(state, now):
             return Stop(rule.reason, _detail(rule.reason, state))
     if state.paused:
@@ -104,11 +120,19 @@ def decide(state: LoopState, now: float) -> Decision:
     if wait is not None:
         return _wait_or_stop(wait, state, now)
     if state.retry is not None:
-        return Iterate(state.retry.number, state.retry.retry, state.retry.session_id)
-    return Iterate(state.attempts + 1, 0, _session(state, now))
+        return Iterate(state.retry.number, state.retry.retry, state.retry.session_id, instead=_instead(state))
+    return Iterate(state.attempts + 1, 0, _session(state, now), instead=_instead(state))
+
+
+def _instead(state: LoopState) -> str | None:
+    return state.spec.options.fallback[state.fallback - 1] if state.fallback else None
 
 
 def _wait(state: LoopState, now: float) -> Wait | None:
+    if state.disk_low:
+        return Wait(None, "disk_low")
+    if (kept := quota_kept_until(state, now)) is not None:
+        return Wait(kept, QUOTA_KEPT.name)
     if state.wait is not None and now < state.wait.until:
         return Wait(state.wait.until, state.wait.cause)
     rested = breaker.rest(state.breaker, state.policy, now)
@@ -127,6 +151,14 @@ def _wait_or_stop(wait: Wait, state: LoopState, now: float) -> Decision:
     by_clock = policy.deadline is not None and policy.deadline - now <= left
     reason = Reason.DEADLINE if by_clock else Reason.MAX_DURATION
     return Stop(reason, f"waiting for {wait.cause} would have passed the limit")
+
+
+def quota_kept_until(state: LoopState, now: float) -> float | None:
+    """Until when the share of the subscription that the human keeps is all that is left; None: more is left."""
+    kept = state.policy.keep_quota
+    if kept is None:
+        return None
+    return max((w.resets_at for w in state.quota if w.utilization >= 1 - kept and w.resets_at > now), default=None)
 
 
 def _session(state: LoopState, now: float) -> str | None:
@@ -167,6 +199,7 @@ _INTERRUPTIONS: tuple[tuple[Fault, Rule], ...] = (
     (PAUSED, lambda s, _: s.paused),
     (STEERED, lambda s, _: any(message.urgent for message in s.messages)),
     (LIMIT_REACHED, lambda s, now: cutting_limit(s, now) is not None),
+    (QUOTA_KEPT, lambda s, now: quota_kept_until(s, now) is not None),
     (TIMEOUT, _timed_out),
 )
 

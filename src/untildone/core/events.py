@@ -135,6 +135,26 @@ class HookFailed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetWarning(Event):
+    """Most of a limit is used up."""
+
+    TYPE: ClassVar[str] = "continuous.budget_warning"
+    limit_type: str
+    limit_value: float
+    current_value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourcesSeen(Event):
+    """The machine runs short of something, or has enough again."""
+
+    TYPE: ClassVar[str] = "continuous.resources"
+    disk_low: bool
+    disk_free: int
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousSuspended(Progress):
     """The run stopped and can be continued."""
 
@@ -173,6 +193,10 @@ class IterationStarted(Progress):
     iteration_num: int
     retry: int = 0
     """0 for the first try of this iteration; a fault that costs no attempt adds one."""
+    handoff: bool = False
+    """The reserve pays for one last word: notes for whoever comes next."""
+    model: str | None = None
+    """The fallback that took over, if one did."""
     prompt_preview: str = ""
     resume_session: str | None = None
     tree: str = ""
@@ -330,6 +354,15 @@ class MessageReceived(Event):
     content: str
     message_type: str = "user_message"
     urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipWaitRequested(Event):
+    """Do not wait any longer: try now."""
+
+    TYPE: ClassVar[str] = "continuous.skip_wait_requested"
+    SOURCE: ClassVar[Source] = "system"
+    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

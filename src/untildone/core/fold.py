@@ -8,18 +8,28 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from untildone.core import breaker, window
+from untildone.core import asked, breaker, window
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.claims import Claim, says_blocked, says_done
-from untildone.core.faults import FAULTS, MODEL_ERROR, Fault, Remedy
-from untildone.core.limits import LIMIT_FIELDS
+from untildone.core.faults import (
+    FAULTS,
+    LIMIT_REACHED,
+    MODEL_ERROR,
+    PAUSED,
+    QUOTA_KEPT,
+    STEERED,
+    Fault,
+    Remedy,
+)
+from untildone.core.limits import has_reserve
 from untildone.core.outcome import Usage
-from untildone.core.state import HalfDone, LoopState, Message, OpenIteration, Retry, Spend, StopAsked, Wait
+from untildone.core.state import HalfDone, LoopState, OpenIteration, Retry, Spend, Wait
 
 Handler = Callable[[LoopState, Any, float], LoopState]
 
-_MESSAGES_KEPT = 100
+TRIES_BEFORE_FALLBACK = 2
+"""Tries of the first choice in an outage before a fallback takes over."""
 
 
 def fold(records: Iterable[ev.Record], state: LoopState | None = None) -> LoopState:
@@ -77,6 +87,18 @@ def _hook_failed(state: LoopState, event: ev.HookFailed, _: float) -> LoopState:
     return replace(state, fatal="hook_failed", fatal_detail=f"{event.hook}: {event.detail}")
 
 
+def _warned(state: LoopState, event: ev.BudgetWarning, _: float) -> LoopState:
+    return replace(state, warned=(*state.warned, event.limit_type))
+
+
+def _resources(state: LoopState, event: ev.ResourcesSeen, _: float) -> LoopState:
+    return replace(state, disk_low=event.disk_low)
+
+
+def _quota(state: LoopState, event: tr.AgentQuota, _: float) -> LoopState:
+    return replace(state, quota=event.windows)
+
+
 def _limit_reached(state: LoopState, _: ev.ContinuousLimitReached, __: float) -> LoopState:
     return state
 
@@ -104,9 +126,11 @@ def _iteration_started(state: LoopState, event: ev.IterationStarted, at: float) 
         open=OpenIteration(
             number=event.iteration_num, retry=event.retry, started_at=at, started_seq=state.last_seq,
             tree=event.tree,
+            handoff=event.handoff,
             resume_session=event.resume_session,
         ),
         retry=None,
+        handoff_due=False,
         wait=None,
         calls=window.record(state.calls, at),
         messages=tuple(m for m in state.messages if m.number > event.messages_shown),
@@ -129,7 +153,11 @@ def _session(state: LoopState, event: tr.AgentSession, at: float) -> LoopState:
     if state.open is None:
         return state
     return replace(
-        state, open=replace(state.open, session_id=event.session_id), last_session=event.session_id, last_session_at=at
+        state,
+        open=replace(state.open, session_id=event.session_id),
+        last_session=event.session_id,
+        last_session_at=at,
+        lane=event.lane or state.lane,
     )
 
 
@@ -152,6 +180,8 @@ def _reply(state: LoopState, event: tr.AgentReply, _: float) -> LoopState:
 
 
 def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: float) -> LoopState:
+    if state.open is not None and state.open.handoff:
+        return _close(state, event)  # the last word of an iteration that a limit had cut: booked, nothing more
     state = _close(state, event)
     done = _claims_done(state, event.claim)
     report = event.claim.report
@@ -162,6 +192,7 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         failures_in_a_row=0,
         outage_since=None,
         backoffs=0,
+        fallback=0,
         denials_in_a_row=state.denials_in_a_row + 1 if denied else 0,
         last_denials=event.evidence.denials,
         streak=state.streak + 1 if done else 0,
@@ -214,8 +245,13 @@ def _observation(event: ev.IterationCompleted, *, done: bool) -> breaker.Observa
 
 def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) -> LoopState:
     left = state.open
-    state = replace(_close(state, event), last_error=event.error, last_session=event.session_id or state.last_session)
     fault = FAULTS.get(event.error_type, MODEL_ERROR)
+    state = replace(
+        _close(state, event),
+        last_error=event.error,
+        last_session=event.session_id or state.last_session,
+        lost_usd=_lost(state.lost_usd, fault.name, (event.cost_usd or 0.0) + event.estimated_usd),
+    )
     match fault.remedy:
         case Remedy.WAIT | Remedy.BACK_OFF:
             return _passing_trouble(state, event, fault, left, at)
@@ -227,8 +263,13 @@ def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) ->
             session = None if fault.name == "context_too_long" else state.last_session
             return replace(state, failures_in_a_row=failures, wait=pause, last_session=session)
         case Remedy.EXCUSE:
-            again = fault.name in {"paused", "steered"}
-            return replace(state, retry=_same_iteration(event, left, fault) if again else None)
+            may_hand_over = fault is LIMIT_REACHED and event.session_id is not None and not (left and left.handoff)
+            again = may_hand_over or fault in {PAUSED, STEERED, QUOTA_KEPT}
+            return replace(
+                state,
+                retry=_same_iteration(event, left, fault) if again else None,
+                handoff_due=may_hand_over and has_reserve(state, at),
+            )
 
 
 def _passing_trouble(
@@ -237,14 +278,28 @@ def _passing_trouble(
     """Trouble that passes by itself costs no attempt: the same iteration goes on in the same session."""
     until = event.retry_at if event.retry_at is not None else at
     since = state.outage_since if fault.remedy is Remedy.WAIT else (state.outage_since or at)
+    takes_over = _next_fallback(state, fault)
     return replace(
         state,
         retry=_same_iteration(event, left, fault),
-        wait=Wait(until=until, cause=fault.name),
+        fallback=state.fallback + 1 if takes_over else state.fallback,
+        wait=None if takes_over else Wait(until=until, cause=fault.name, since=at),
         outage_since=since,
         backoffs=state.backoffs + 1,
         usage_limit_hit=state.usage_limit_hit or fault.name in {"usage_limit", "rate_limit"},
     )
+
+
+def _next_fallback(state: LoopState, fault: Fault) -> bool:
+    """Whether another model or agent takes over: at once at a usage limit, in an outage after two tries."""
+    has_more = state.fallback < len(state.spec.options.fallback)
+    return has_more and (fault.remedy is Remedy.WAIT or state.backoffs + 1 >= TRIES_BEFORE_FALLBACK)
+
+
+def _lost(lost: tuple[tuple[str, float], ...], fault: str, usd: float) -> tuple[tuple[str, float], ...]:
+    sums = dict(lost)
+    sums[fault] = sums.get(fault, 0.0) + usd
+    return tuple(sums.items()) if usd else lost
 
 
 def _same_iteration(event: ev.IterationFailed, left: OpenIteration | None, fault: Fault) -> Retry:
@@ -310,52 +365,6 @@ def _snapshot(state: LoopState, event: ev.LandingSnapshot, _: float) -> LoopStat
     return replace(state, half_done=half)
 
 
-# --- what humans ask for -------------------------------------------------------------------------------------
-
-
-def _stop(state: LoopState, event: ev.StopRequested, _: float) -> LoopState:
-    asked = StopAsked(by=event.by, after_iteration=event.after_iteration, signal=event.signal)
-    return replace(state, stop=asked)
-
-
-def _pause(state: LoopState, _: ev.PauseRequested, __: float) -> LoopState:
-    return replace(state, paused=True)
-
-
-def _resume(state: LoopState, _: ev.ResumeRequested, __: float) -> LoopState:
-    return replace(state, paused=False)
-
-
-def _message(state: LoopState, event: ev.MessageReceived, _: float) -> LoopState:
-    number = state.messages_received + 1
-    message = Message(number=number, content=event.content, urgent=event.urgent)
-    return replace(state, messages=(*state.messages, message)[-_MESSAGES_KEPT:], messages_received=number)
-
-
-def _limits(state: LoopState, event: ev.LimitsChanged, _: float) -> LoopState:
-    known: dict[str, Any] = {name: value for name, value in event.changes.items() if name in LIMIT_FIELDS}
-    return replace(state, policy=replace(state.policy, **known))
-
-
-def _settings(state: LoopState, event: ev.SettingsChanged, _: float) -> LoopState:
-    kept = state.spec
-    spec = replace(event.spec, goal=kept.goal, cwd=kept.cwd, name=kept.name)
-    return replace(state, policy=event.policy, spec=spec)
-
-
-def _reset(state: LoopState, event: ev.ResetRequested, _: float) -> LoopState:
-    if event.circuit:
-        state = replace(state, breaker=breaker.reset(state.breaker))
-    if event.session:
-        state = replace(state, last_session=None, retry=None)
-    if event.history:
-        state = replace(
-            state, streak=0, streak_form="none", failures_in_a_row=0, denials_in_a_row=0, outage_since=None,
-            backoffs=0, wait=None, calls=(), feedback="", blocked=None, fatal=None,
-        )  # fmt: skip
-    return state
-
-
 HANDLERS: dict[type[ev.Event], Handler] = {
     ev.ContinuousStarted: _started,
     ev.ContinuousResumed: _resumed,
@@ -363,6 +372,9 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.ContinuousWaiting: _waiting,
     ev.ContinuousLimitReached: _limit_reached,
     ev.HookFailed: _hook_failed,
+    ev.BudgetWarning: _warned,
+    ev.ResourcesSeen: _resources,
+    ev.SkipWaitRequested: asked.skip_wait,
     ev.ContinuousSuspended: _suspended,
     ev.ContinuousCompleted: _completed_run,
     ev.IterationStarted: _iteration_started,
@@ -372,14 +384,15 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.TasksRead: _tasks,
     ev.LandingCommitted: _committed,
     ev.LandingSnapshot: _snapshot,
-    ev.StopRequested: _stop,
-    ev.PauseRequested: _pause,
-    ev.ResumeRequested: _resume,
-    ev.MessageReceived: _message,
-    ev.LimitsChanged: _limits,
-    ev.SettingsChanged: _settings,
-    ev.ResetRequested: _reset,
+    ev.StopRequested: asked.stop,
+    ev.PauseRequested: asked.pause,
+    ev.ResumeRequested: asked.resume,
+    ev.MessageReceived: asked.message,
+    ev.LimitsChanged: asked.limits,
+    ev.SettingsChanged: asked.settings,
+    ev.ResetRequested: asked.reset,
     tr.AgentSession: _session,
     tr.AgentReplyStarted: _reply_started,
     tr.AgentReply: _reply,
+    tr.AgentQuota: _quota,
 }

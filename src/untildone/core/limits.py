@@ -10,6 +10,14 @@ from untildone.core.stopping import Reason
 # Sums of floats: a budget of 1.00 is reached by 0.9999999999.
 _EPSILON = 1e-9
 
+RESERVED_SHARE = 0.05
+"""Part of money and time that is kept back for the hand-off: notes for whoever comes next."""
+RESERVED_USD = 0.50
+RESERVED_SECONDS = 60.0
+"""However large the limit, more than this is not kept back."""
+WARNING_SHARE = 0.8
+"""Used share of a limit at which the human is warned."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -37,14 +45,49 @@ LIMIT_FIELDS: tuple[str, ...] = (*(limit.field for limit in LIMITS), "max_calls_
 
 
 def is_reached(limit: Limit, state: LoopState, now: float) -> bool:
-    """Is this limit set and used up?"""
+    """Is this limit set and used up, but for what is kept back for the hand-off?"""
+    value = limit.value(state.policy)
+    return value is not None and limit.used(state, now) >= value - _reserve(limit, value, state) - _EPSILON
+
+
+def is_exhausted(limit: Limit, state: LoopState, now: float) -> bool:
+    """Is this limit used up, the reserve too?"""
     value = limit.value(state.policy)
     return value is not None and limit.used(state, now) >= value - _EPSILON
 
 
+def _reserve(limit: Limit, value: float, state: LoopState) -> float:
+    match limit.field:
+        case "max_cost_usd":
+            return min(RESERVED_USD, RESERVED_SHARE * value)
+        case "max_duration":
+            return min(RESERVED_SECONDS, RESERVED_SHARE * value)
+        case "deadline":
+            return min(RESERVED_SECONDS, max(0.0, RESERVED_SHARE * (value - state.started_at)))
+        case _:
+            return 0.0
+
+
 def cutting_limit(state: LoopState, now: float) -> Limit | None:
-    """The first reached limit that cuts a running iteration."""
-    return next((limit for limit in LIMITS if limit.cuts and is_reached(limit, state, now)), None)
+    """The first reached limit that cuts a running iteration; a hand-off may use the reserve."""
+    over = is_exhausted if state.open is not None and state.open.handoff else is_reached
+    return next((limit for limit in LIMITS if limit.cuts and over(limit, state, now)), None)
+
+
+def has_reserve(state: LoopState, now: float) -> bool:
+    """Is there anything left to pay a hand-off with?"""
+    return not any(limit.cuts and is_exhausted(limit, state, now) for limit in LIMITS)
+
+
+def warning_due(state: LoopState, now: float) -> Limit | None:
+    """A limit that is mostly used up and whose warning was not given yet."""
+    for limit in LIMITS:
+        value = limit.value(state.policy)
+        if limit.field == "deadline" or value is None or limit.field in state.warned:
+            continue
+        if limit.used(state, now) >= WARNING_SHARE * value:
+            return limit
+    return None
 
 
 def limit_of(reason: str) -> Limit | None:

@@ -41,6 +41,8 @@ class Order:
     """Go on in this session instead of a fresh one."""
     budget_usd: float | None = None
     """What may still be spent; the agent hands it to Claude as a second fence at process start."""
+    model: str | None = None
+    """Another model than the options say, while the first choice is not to be had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,16 @@ class Policy:
     """Stop after this many counted faults in a row."""
     outage_budget: float = 2 * HOUR
     """How long faults that pass by themselves (rate limit, overload, network) may last before the run stops."""
+    wait: bool = True
+    """Wait until a usage limit resets. Otherwise the run stops, resumably, when it meets one."""
+    max_wait: float | None = None
+    """Stop instead of waiting longer than this many seconds for a usage limit."""
+    keep_quota: float | None = None
+    """Pause while the subscription's windows have less than this share left: quota for the human's morning."""
+    idle_timeout: float | None = 900.0
+    """End an iteration without any sign of life (output, CPU time, files, children) for this many seconds."""
+    disk_reserve: int = 512 * 1024 * 1024
+    """Pause while the disk has fewer free bytes than this."""
     permission_threshold: int = 2
     """Stop after this many iterations in a row in which the agent was denied a permission and changed nothing."""
 
@@ -114,6 +124,12 @@ class AgentOptions:
     """Turns the agent may take inside one iteration."""
     hooks_file: str | None = None
     """A JSON file with Claude Code hooks to add for this run."""
+    fallback: tuple[str, ...] = ()
+    """Models, or `agent:NAME`, that take over while the first choice meets a usage limit or an outage."""
+    config_dir: str | None = None
+    """A CLAUDE_CONFIG_DIR of its own for this run, so that a login renewed elsewhere cannot end it."""
+    sandbox: Literal["none", "claude"] = "none"
+    """`claude` turns on Claude Code's own sandbox for the commands the agent runs."""
     extra_args: tuple[str, ...] = ()
     """Arguments forwarded verbatim to `claude` (everything after `--`)."""
 
@@ -164,5 +180,9 @@ class RunSpec:
     """What the run's branch name begins with."""
     keep_dirty: bool = False
     """Start although the user's own uncommitted work is in the folder (it is snapshotted first)."""
+    notify: tuple[str, ...] = ()
+    """Where to tell what happens: webhook addresses, or anything apprise understands."""
+    then: tuple[str, ...] = ()
+    """Goal files to pursue one after the other when this one is done."""
     options: AgentOptions = field(default_factory=AgentOptions)
     tending: Tending = field(default_factory=Tending)

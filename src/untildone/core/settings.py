@@ -168,6 +168,11 @@ SETTINGS: tuple[Setting, ...] = (
     # --- faults and pauses ---
     _setting("policy", "faults", "error_threshold", units.whole, "N", "--error-threshold"),
     _setting("policy", "faults", "outage_budget", units.duration, "DURATION", "--outage-budget"),
+    _switch("policy", "faults", "wait", ("--wait",), ("--no-wait",)),
+    _setting("policy", "faults", "max_wait", units.limit_duration, "DURATION", "--max-wait"),
+    _setting("policy", "faults", "keep_quota", units.share, "PERCENT", "--keep-quota"),
+    _setting("policy", "faults", "idle_timeout", units.limit_duration, "DURATION", "--idle-timeout"),
+    _setting("policy", "faults", "disk_reserve", units.size, "SIZE", "--disk-reserve"),
     _setting("policy", "faults", "permission_threshold", units.whole, "N", "--permission-threshold"),
     _setting("policy", "faults", "iteration_timeout", _minutes_limit, "DURATION", "--timeout"),
     _setting("policy", "faults", "background_grace", _seconds, "DURATION", "--background-grace"),
@@ -190,6 +195,9 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("options", "agent", "mcp_config", units.lines, "FILE", "--mcp-config", repeatable=True, guarded=True),
     _setting("options", "agent", "max_turns", units.limit, "N", "--max-turns"),
     _setting("options", "agent", "hooks_file", units.name_text, "FILE", "--hooks-file", guarded=True),
+    _setting("options", "agent", "fallback", units.tools, "MODELS", "--fallback", repeatable=True, guarded=True),
+    _setting("options", "agent", "config_dir", units.name_text, "DIR", "--config-dir", guarded=True),
+    _pick("options", "agent", "sandbox", "--sandbox", ("none", "claude"), guarded=True),
     _setting("options", "agent", "extra_args", units.words, "ARGS", guarded=True),
     _pick("policy", "agent", "session", "--session", ("fresh", "resume")),
     _setting("policy", "agent", "session_expiry", units.duration, "DURATION", "--session-expiry"),
@@ -216,6 +224,8 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("tending", "commands", "after_iteration", units.name_text, "CMD", "--after-iteration", guarded=True),
     _setting("tending", "commands", "on_stop", units.name_text, "CMD", "--on-stop", guarded=True),
     _setting("tending", "commands", "hook_timeout", units.timeout, "DURATION", "--hook-timeout", field="timeout"),
+    _setting("spec", "commands", "notify", units.lines, "URL", "--notify", repeatable=True, guarded=True),
+    _setting("spec", "commands", "then", units.lines, "FILE", "--then", repeatable=True),
     _pick("policy", "commands", "hook_failure", "--hook-failure", ("warn", "stop")),
     # --- output and storage ---
     _pick(

@@ -7,6 +7,7 @@ from untildone.core.breaker import Breaker
 from untildone.core.claims import Form, Report
 from untildone.core.outcome import Usage
 from untildone.core.policy import Policy, RunSpec
+from untildone.core.trace import QuotaWindow
 
 Phase = Literal["new", "running", "suspended", "completed"]
 
@@ -35,6 +36,7 @@ class OpenIteration:
     started_at: float
     started_seq: int
     tree: str = ""
+    handoff: bool = False
     resume_session: str | None = None
     session_id: str | None = None
     spend: Spend = field(default_factory=Spend)
@@ -81,6 +83,7 @@ class Wait:
 
     until: float
     cause: str
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,19 @@ class LoopState:
     files_modified: int = 0
     commits: int = 0
     last_commit: str | None = None
+    quota: tuple[QuotaWindow, ...] = ()
+    """The subscription's windows, as last seen."""
+    disk_low: bool = False
+    warned: tuple[str, ...] = ()
+    """Limits whose budget warning was given."""
+    handoff_due: bool = False
+    """A limit cut the last iteration; its session may say one last word out of the reserve."""
+    fallback: int = 0
+    """How many fallbacks were moved on to in this iteration; 0: the first choice works."""
+    lost_usd: tuple[tuple[str, float], ...] = ()
+    """What was spent on iterations that failed, by fault."""
+    lane: str | None = None
+    """Which purse is being spent, as Claude last said."""
     usage_limit_hit: bool = False
     """A usage or rate limit was met at least once."""
 

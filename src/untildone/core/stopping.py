@@ -19,6 +19,7 @@ class Reason(StrEnum):
     AUTHENTICATION = "authentication"
     BILLING = "billing"
     MODEL_NOT_FOUND = "model_not_found"
+    USAGE_LIMIT = "usage_limit"
     OUTAGE = "outage"
     CONSECUTIVE_ERRORS = "consecutive_errors"
     CIRCUIT_OPEN = "circuit_open"
@@ -71,6 +72,9 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.AUTHENTICATION: Ending(6, "the login or key was refused"),
     Reason.BILLING: Ending(6, "the account has no credit or is on hold"),
     Reason.MODEL_NOT_FOUND: Ending(2, "the model does not exist or is not allowed"),
+    Reason.USAGE_LIMIT: Ending(
+        6, "the usage limit is reached, and the wait for its reset is unwanted or too long"
+    ),
     Reason.OUTAGE: Ending(6, "rate limits, overload or network trouble lasted longer than the outage budget"),
     Reason.CONSECUTIVE_ERRORS: Ending(1, "too many iterations in a row failed"),
     Reason.CIRCUIT_OPEN: Ending(4, "the circuit breaker is open: the agent is stuck"),

@@ -63,6 +63,26 @@ class AgentReply(AgentEvent):
     cost_usd: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaWindow:
+    """One window of a subscription's usage limit."""
+
+    name: str
+    utilization: float
+    """From 0 to 1."""
+    resets_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentQuota(AgentEvent):
+    """How much of the subscription's windows is used, as Claude last said."""
+
+    TYPE: ClassVar[str] = "agent.quota"
+    KIND: ClassVar[Kind] = "control"
+    iteration_num: int
+    windows: tuple[QuotaWindow, ...]
+
+
 # --- trace -----------------------------------------------------------------------------------------
 
 

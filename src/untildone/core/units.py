@@ -134,3 +134,25 @@ def moment(raw: object) -> str:
     except ValueError:
         raise ValueError(f"must be a time such as 07:30 or 2026-01-31T07:30, not {written!r}") from None
     return written
+
+
+def share(raw: object) -> float | None:
+    """A percentage such as `30%` or 30, as a share from 0 to 1; 0 means "none"."""
+    try:
+        percent = float(str(raw).strip().removesuffix("%")) if not isinstance(raw, bool) else -1.0
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent < 100:  # noqa: PLR2004 - per cent
+        raise ValueError(f"must be a percentage from 0 to below 100, such as 30%, not {raw!r}")
+    return percent / 100 or None
+
+
+_SIZES: Mapping[str, int] = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def size(raw: object) -> int:
+    """Bytes of `512M` or `2G`."""
+    written = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", str(raw).strip(), re.IGNORECASE)
+    if written is None:
+        raise ValueError(f"must be a size such as 512M or 2G, not {raw!r}")
+    return int(float(written[1]) * _SIZES[written[2].lower()])

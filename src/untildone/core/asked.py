@@ -1,0 +1,59 @@
+"""What humans ask for, folded: stop, pause, message, new limits and settings, reset."""
+
+from dataclasses import replace
+from typing import Any
+
+from untildone.core import breaker
+from untildone.core import events as ev
+from untildone.core.limits import LIMIT_FIELDS
+from untildone.core.state import LoopState, Message, StopAsked
+
+_MESSAGES_KEPT = 100
+
+
+def skip_wait(state: LoopState, _: ev.SkipWaitRequested, __: float) -> LoopState:
+    return replace(state, wait=None, quota=())
+
+
+def stop(state: LoopState, event: ev.StopRequested, _: float) -> LoopState:
+    asked = StopAsked(by=event.by, after_iteration=event.after_iteration, signal=event.signal)
+    return replace(state, stop=asked)
+
+
+def pause(state: LoopState, _: ev.PauseRequested, __: float) -> LoopState:
+    return replace(state, paused=True)
+
+
+def resume(state: LoopState, _: ev.ResumeRequested, __: float) -> LoopState:
+    return replace(state, paused=False)
+
+
+def message(state: LoopState, event: ev.MessageReceived, _: float) -> LoopState:
+    number = state.messages_received + 1
+    message = Message(number=number, content=event.content, urgent=event.urgent)
+    return replace(state, messages=(*state.messages, message)[-_MESSAGES_KEPT:], messages_received=number)
+
+
+def limits(state: LoopState, event: ev.LimitsChanged, _: float) -> LoopState:
+    known: dict[str, Any] = {name: value for name, value in event.changes.items() if name in LIMIT_FIELDS}
+    warned = tuple(name for name in state.warned if name not in known)
+    return replace(state, policy=replace(state.policy, **known), warned=warned)
+
+
+def settings(state: LoopState, event: ev.SettingsChanged, _: float) -> LoopState:
+    kept = state.spec
+    spec = replace(event.spec, goal=kept.goal, cwd=kept.cwd, name=kept.name)
+    return replace(state, policy=event.policy, spec=spec)
+
+
+def reset(state: LoopState, event: ev.ResetRequested, _: float) -> LoopState:
+    if event.circuit:
+        state = replace(state, breaker=breaker.reset(state.breaker))
+    if event.session:
+        state = replace(state, last_session=None, retry=None)
+    if event.history:
+        state = replace(
+            state, streak=0, streak_form="none", failures_in_a_row=0, denials_in_a_row=0, outage_since=None,
+            backoffs=0, wait=None, calls=(), feedback="", blocked=None, fatal=None,
+        )  # fmt: skip
+    return state
