@@ -4,13 +4,14 @@ import os
 import random
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untildone import __version__
 from untildone.core import events as ev
 from untildone.core.beginning import beginning
+from untildone.core.fold import fold
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.state import LoopState
 from untildone.engine.clock import SystemClock
@@ -72,19 +73,24 @@ class Surroundings:
 
 async def start_run(spec: RunSpec, policy: Policy, around: Surroundings, *, run_id: str) -> LoopState:
     """Begin a new run and drive it to its stop."""
-    return await _drive(run_id, spec, policy, around, opening=beginning(run_id, spec, policy))
+    return await _drive(run_id, spec, policy, around, [beginning(run_id, spec, policy)])
 
 
-async def resume_run(run_id: str, around: Surroundings) -> LoopState:
-    """Take up a run where it stands and drive it to its next stop."""
+async def resume_run(run_id: str, around: Surroundings, *, asked: Sequence[ev.Event] = ()) -> LoopState:
+    """Take up a run where it stands, with what the human asks for on the way in, and drive it to its next stop.
+
+    What is asked is recorded by the new driver, after it got the lease: a run that someone else drives stays as it is.
+    """
     state = await load_state(around.log, run_id)
     if not state.run_id:
         raise RunNotFound(f"run {run_id} never began: start it again with `untildone run`")
-    return await _drive(run_id, state.spec, state.policy, around)
+    now = around.clock.now()
+    asked_for = fold((ev.Record(seq=state.last_seq + n, at=now, event=e) for n, e in enumerate(asked, 1)), state)
+    return await _drive(run_id, asked_for.spec, asked_for.policy, around, asked)
 
 
 async def _drive(
-    run_id: str, spec: RunSpec, policy: Policy, around: Surroundings, *, opening: ev.Event | None = None
+    run_id: str, spec: RunSpec, policy: Policy, around: Surroundings, opening: Sequence[ev.Event]
 ) -> LoopState:
     from untildone.engine.supervise import supervise
 
@@ -93,7 +99,7 @@ async def _drive(
     journal = Journal(around.log, lease, around.clock, around.observer)
     driver = ev.ContinuousResumed(pid=os.getpid(), host=socket.gethostname(), version=__version__, lease=lease.token)
     try:
-        await supervise(journal, parts, [driver] if opening is None else [opening, driver])
+        await supervise(journal, parts, [*opening, driver])
     finally:
         await around.log.release(lease, status=journal.state.phase)
     return journal.state

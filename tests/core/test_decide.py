@@ -8,11 +8,13 @@ from core.run_kit import START, after, completed, done_claim, failed, now_of, st
 from untildone.core import events as ev
 from untildone.core.claims import Claim, Report
 from untildone.core.decide import STOP_RULES, Iterate, Stop, Verify, Wait, decide, interruption, next_look
+from untildone.core.faults import LIMIT_REACHED, QUOTA_KEPT
+from untildone.core.limits import LIMITS, warning_due
 from untildone.core.outcome import Evidence, Usage
-from untildone.core.policy import Policy
+from untildone.core.policy import AgentOptions, Policy
 from untildone.core.state import LoopState
 from untildone.core.stopping import ENDINGS, Reason
-from untildone.core.trace import AgentReply
+from untildone.core.trace import AgentQuota, AgentReply, QuotaWindow
 
 IDLE = Evidence(changed=False)
 
@@ -210,4 +212,128 @@ def test_the_clock_is_looked_at_in_time() -> None:
 
 def test_every_reason_has_an_ending_and_a_rule() -> None:
     assert set(ENDINGS) == set(Reason)
-    assert {rule.reason for rule in STOP_RULES} == set(Reason) - {Reason.INTERNAL_ERROR}
+    assert {rule.reason for rule in STOP_RULES} == set(Reason) - {Reason.INTERNAL_ERROR, Reason.SURROUNDINGS}
+
+
+# --- surviving a night -------------------------------------------------------------------------------------------
+
+
+def _limited(**more: Any) -> ev.IterationFailed:
+    return failed(1, "usage_limit", retry_at=START + 500, session_id="s1", **more)
+
+
+def test_a_usage_limit_waits_unless_told_not_to() -> None:
+    assert decide(after(started(1), _limited()), START + 9) == Wait(START + 500, "usage_limit")
+    assert reason_of(after(started(1), _limited(), policy=Policy(max_runs=9, wait=False))) is Reason.USAGE_LIMIT
+    assert reason_of(after(started(1), _limited(), policy=Policy(max_runs=9, max_wait=60))) is Reason.USAGE_LIMIT
+    assert reason_of(after(started(1), _limited(), policy=Policy(max_runs=9, max_wait=600))) is None
+
+
+def test_a_wait_can_be_skipped() -> None:
+    state = after(started(1), _limited(), ev.SkipWaitRequested(by="u"))
+    assert decide(state, now_of(state)) == Iterate(1, 1, "s1")
+
+
+def test_a_fallback_takes_over_at_a_usage_limit_and_the_first_choice_comes_back() -> None:
+    options = AgentOptions(fallback=("haiku",))
+    state = after(started(1), _limited(), options=options)
+    assert decide(state, now_of(state)) == Iterate(1, 1, "s1", instead="haiku")
+    again = after(started(1), _limited(), started(1, retry=1), _limited(), options=options)
+    assert isinstance(decide(again, START + 9), Wait)
+    done = after(started(1), _limited(), started(1, retry=1), completed(1), options=options)
+    assert decide(done, now_of(done)) == Iterate(2)
+
+
+def test_in_an_outage_a_fallback_takes_over_after_two_tries() -> None:
+    options = AgentOptions(fallback=("haiku",))
+    out = [started(1), failed(1, "overloaded", session_id="s")]
+    assert decide(after(*out, options=options), START + 999) == Iterate(1, 1, "s")
+    twice = after(*out, started(1, retry=1), failed(1, "overloaded", session_id="s"), options=options)
+    assert decide(twice, START + 999) == Iterate(1, 2, "s", instead="haiku")
+
+
+def _quota(used: float) -> AgentQuota:
+    return AgentQuota(
+        iteration_num=1, windows=(QuotaWindow(name="five_hour", utilization=used, resets_at=START + 900),)
+    )
+
+
+def test_quota_is_kept_for_the_morning() -> None:
+    policy = Policy(max_runs=9, keep_quota=0.3)
+    assert interruption(after(started(1), _quota(0.69), policy=policy), START + 9) is None
+    running = after(started(1), _quota(0.71), policy=policy)
+    assert interruption(running, START + 9) is QUOTA_KEPT
+    closed = after(started(1), _quota(0.71), failed(1, "quota_kept", session_id="s"), policy=policy)
+    assert decide(closed, START + 9) == Wait(START + 900, "quota_kept")
+    assert decide(closed, START + 901) == Iterate(1, 1, "s")
+
+
+def test_a_low_disk_waits_until_there_is_room() -> None:
+    low = ev.ResourcesSeen(disk_low=True, disk_free=1)
+    assert decide(after(low), START + 9) == Wait(None, "disk_low")
+    assert isinstance(decide(after(low, ev.ResourcesSeen(disk_low=False, disk_free=9)), START + 9), Iterate)
+
+
+def _spent(usd: float) -> AgentReply:
+    return AgentReply(iteration_num=1, message_id=f"m{usd}", model="m", usage=Usage(), cost_usd=usd)
+
+
+def test_a_reserve_pays_for_the_hand_over_once() -> None:
+    policy = Policy(max_cost_usd=1.0)
+    near = [started(1), _spent(0.96)]
+    assert interruption(after(*near, policy=policy), START + 9) is LIMIT_REACHED
+    cut = [*near, failed(1, "limit_reached", cost_usd=0.96, session_id="s1")]
+    assert decide(after(*cut, policy=policy), START + 9) == Iterate(1, 1, "s1", handoff=True)
+    handing_over = [*cut, started(1, retry=1, handoff=True)]
+    assert interruption(after(*handing_over, policy=policy), START + 9) is None
+    done = after(*handing_over, completed(1, cost_usd=0.02), policy=policy)
+    assert (reason_of(done), done.attempts, done.successes) == (Reason.MAX_COST, 1, 0)
+    failing = after(*handing_over, failed(1, "limit_reached", cost_usd=0.1, session_id="s1"), policy=policy)
+    assert reason_of(failing) is Reason.MAX_COST
+
+
+def test_without_anything_left_there_is_no_hand_over() -> None:
+    policy = Policy(max_cost_usd=1.0)
+    state = after(started(1), failed(1, "limit_reached", cost_usd=1.6, session_id="s1"), policy=policy)
+    assert reason_of(state) is Reason.MAX_COST
+
+
+def test_a_warning_is_given_once_and_again_when_the_limit_is_raised() -> None:
+    policy = Policy(max_cost_usd=1.0)
+    most = [started(1), completed(1, cost_usd=0.85)]
+    assert (warning_due(after(*most, policy=policy), START) or LIMITS[0]).field == "max_cost_usd"
+    warned = ev.BudgetWarning(limit_type="max_cost_usd", limit_value=1.0, current_value=0.85)
+    assert warning_due(after(*most, warned, policy=policy), START) is None
+    raised = ev.LimitsChanged(by="u", changes={"max_cost_usd": 1.01})
+    assert warning_due(after(*most, warned, raised, policy=policy), START) is not None
+
+
+# --- what is not done ----------------------------------------------------------------------------------------------
+
+
+def _boxes(open_blocking: int, ticked: int, **more: Any) -> ev.TasksRead:
+    done = ticked > 0 and not open_blocking
+    return ev.TasksRead(
+        iteration_num=1, open_blocking=open_blocking, open_optional=0, ticked=ticked, all_done=done, **more
+    )
+
+
+def test_where_there_are_boxes_words_are_no_claim() -> None:
+    claims = [started(1), _boxes(2, 1), completed(1, claim=done_claim()), started(2), _boxes(2, 1)]
+    state = after(*claims, completed(2, claim=done_claim()), task_file="T.md")
+    assert isinstance(decide(state, now_of(state)), Iterate)
+    assert reason_of(after(started(1), _boxes(0, 3), completed(1), task_file="T.md")) is Reason.COMPLETION_SIGNAL
+
+
+@pytest.mark.parametrize("cheat", [_boxes(0, 0, missing=True), _boxes(0, 0)], ids=["file gone", "boxes gone"])
+def test_taking_the_boxes_away_is_no_claim(cheat: ev.TasksRead) -> None:
+    twice = [started(1), cheat, completed(1, claim=done_claim()), started(2), cheat, completed(2, claim=done_claim())]
+    assert reason_of(after(_boxes(2, 1), *twice, task_file="T.md")) is None
+
+
+def test_what_cannot_be_committed_is_not_done() -> None:
+    claims = [started(1), completed(1, claim=done_claim()), started(2), completed(2, claim=done_claim())]
+    trouble = ev.LandingFailed(iteration_num=2, reason="hook says no")
+    assert reason_of(after(*claims, trouble)) is None
+    mended = ev.LandingCommitted(iteration_num=2, commit="c")
+    assert reason_of(after(*claims, trouble, mended)) is Reason.COMPLETION_SIGNAL

@@ -152,3 +152,32 @@ def test_ctrl_c_stops_books_and_keeps_the_half_done_work(killed: Killed) -> None
         assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
         assert (stage.repo / "half.txt").exists()
         assert f"refs/untildone/{result['run_id']}/1" in stage.git("for-each-ref")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["stopped", "killed"])
+def test_subagents_are_paid_for_however_it_ends(tmp_path: Path, how: signal.Signals) -> None:
+    """Their replies are in no result when the run is cut off; Claude's transcripts know them."""
+    works = Reply(
+        when="cc_is_subagent", text="Counting.", tools=(ToolCall("Bash", {"command": "echo {n}"}),),
+        input_tokens=30_000, output_tokens=1000, repeat=4,
+    )  # fmt: skip
+    hangs = Reply(when="cc_is_subagent", text="Counted.", input_tokens=30_000, latency=20)
+    asks = {"description": "count", "prompt": "Count.", "subagent_type": "general-purpose"}
+    sends = Reply(text="Go.", tools=(ToolCall("Agent", asks),), input_tokens=10_000)
+    scenario = Scenario(
+        name="sub", iterations=((works, hangs, sends, Reply(text=working())), (Reply(text=finished()),) * 2)
+    )
+    with staged(tmp_path, scenario) as stage:
+        args = ("run", "count", "-m", "3", "--name", "counter", "--skip-permissions", "--json")
+        loop = stage.popen(*args)
+        eventually(lambda: len(stage.model.ledger.served()) >= 6)
+        time.sleep(0.3)  # the transcript is written a moment after the reply was served
+        loop.send_signal(how)
+        loop.communicate(timeout=20)
+        served = stage.ledger_usd()
+        result = json.loads(stage.untildone("status", "counter", "--json").stdout)
+        if how is signal.SIGKILL:
+            stage.untildone(*args)
+            result = json.loads(stage.untildone("status", "counter", "--json").stdout)
+            served = stage.ledger_usd()
+        assert result["total_cost_usd"] == pytest.approx(served, abs=1e-6)

@@ -11,6 +11,8 @@ from untildone.core.events import Event
 from untildone.core.outcome import Usage
 from untildone.core.trace import AgentReply, AgentReplyStarted
 
+_ROUNDING = 1e-9
+
 
 @dataclass(slots=True)
 class _Reply:
@@ -32,6 +34,7 @@ class Books:
         self._results: list[float | None] = []
         self._result_usage = Usage()
         self._last_total = baseline_usd
+        self._booked_estimate = 0.0
 
     def start(self, message_id: str, model: str, usage: Any) -> list[Event]:
         """A reply began to stream."""
@@ -89,9 +92,25 @@ class Books:
             self._result_usage += usage_from(line.usage)
         else:
             return  # no books in it: the replies stay to be counted one by one
+        self._set_cut_apart()
         self._last_total = total if total is not None else self._last_total
         self._since_result.clear()
         self._unmeasured.clear()
+
+    def _set_cut_apart(self) -> None:
+        """Claude books a reply that broke off if it saw its beginning: that part of the result is an estimate.
+
+        With subagents about it cannot be told apart, and the result stands as it is.
+        """
+        served = [cost_from(reply.model, reply.usage) for reply in self._since_result]
+        booked = self._results[-1]
+        if not self._under_way or self._unmeasured or booked is None or None in served:
+            return
+        excess = booked - math.fsum(cost for cost in served if cost is not None)
+        if excess > _ROUNDING:
+            self._results[-1] = booked - excess
+            self._booked_estimate += excess
+            self._under_way.clear()
 
     @property
     def cost_usd(self) -> float | None:
@@ -103,8 +122,13 @@ class Books:
     @property
     def estimated_usd(self) -> float:
         """What replies that were cut in mid-air, or never measured, cost at least."""
-        replies = (*self._under_way.values(), *self._unmeasured.values())
-        return math.fsum(cost_from(reply.model, reply.usage) or 0.0 for reply in replies)
+        return self._booked_estimate + math.fsum(usd for _, usd in self.cut_replies)
+
+    @property
+    def cut_replies(self) -> tuple[tuple[str, float], ...]:
+        """Id and least cost of every reply whose end was not seen."""
+        replies = {**self._under_way, **self._unmeasured}
+        return tuple((name, cost_from(reply.model, reply.usage) or 0.0) for name, reply in replies.items())
 
     @property
     def usage(self) -> Usage:

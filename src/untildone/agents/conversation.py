@@ -111,6 +111,7 @@ class Conversation:
             report=next(reversed(self._reports.values()), None),
             cost_usd=self._books.cost_usd,
             estimated_usd=self._books.estimated_usd,
+            cut_replies=self._books.cut_replies,
             usage=self._books.usage,
             num_turns=self._num_turns,
             failure=self._trouble.evidence(self._result, exit_code=exit_code, stderr=stderr) if failed else None,

@@ -76,8 +76,6 @@ async def drive(
     """Drive a run to its stop, showing it on the way, and print how it ended."""
     clock = wiring.system_clock()
     start = await load_state(log, job.run_id)
-    if job.before:
-        await log.append(job.run_id, job.before)
     with progress(output, start) as observer, stopping_on_signals(log, job.run_id):
         around = wiring.Surroundings(
             log=log, state_dir=store, env=dict(env or os.environ), clock=clock, observer=observer
@@ -85,7 +83,7 @@ async def drive(
         if job.begin is not None:
             state = await wiring.start_run(*job.begin, around, run_id=job.run_id)
         else:
-            state = await wiring.resume_run(job.run_id, around)
+            state = await wiring.resume_run(job.run_id, around, asked=job.before)
     show_result(state, clock.now(), output)
     return state
 

@@ -1,5 +1,6 @@
 """What to do next after a stop: one helpful line for every reason."""
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -29,11 +30,14 @@ _ADVICE: Mapping[Reason, str] = {
     Reason.AUTHENTICATION: "Run `claude` once and log in, then `untildone resume {name}`.",
     Reason.BILLING: "Add credit to the account, then `untildone resume {name}`.",
     Reason.MODEL_NOT_FOUND: "Choose another model: `untildone resume {name} --model ...`.",
+    Reason.USAGE_LIMIT: "Go on with `untildone resume {name}` after the reset; "
+    "with `--wait --max-wait 0` it waits by itself however long that takes.",
     Reason.OUTAGE: "Wait until the API answers again, then `untildone resume {name}`.",
     Reason.CONSECUTIVE_ERRORS: "See what failed with `untildone log {name}`, then `untildone resume {name}`.",
     Reason.CIRCUIT_OPEN: 'Say what to do differently with `untildone message {name} "..."`, '
     "then `untildone reset {name}` and `untildone resume {name}` (or wait {cooldown}: one trial is allowed then).",
     Reason.HOOK_FAILED: "Mend the command that failed, then `untildone resume {name}`.",
+    Reason.SURROUNDINGS: "Your work is kept. Mend what failed, then `untildone resume {name}`.",
     Reason.INTERNAL_ERROR: "Your work is kept. See `untildone log {name}`; "
     "go on with `untildone resume {name}` and please report this.",
 }  # fmt: skip
@@ -64,9 +68,12 @@ def _handle(state: LoopState) -> str:
 
 
 def _more(reason: Reason, state: LoopState) -> str:
-    """A limit worth trying: twice what was allowed."""
+    """A limit worth trying: twice what was allowed, and of money at least twice what was needed so far."""
     limit = limit_of(reason)
     value = limit.value(state.policy) if limit else None
     if reason is Reason.DEADLINE or value is None:
         return "HH:MM" if reason is Reason.DEADLINE else "N"
+    if reason is Reason.MAX_COST:
+        cents = math.ceil(round(2 * max(value, state.spent_usd) * 100, 6))
+        return f"{cents / 100:.2f}".removesuffix(".00")
     return format_duration(2 * value) if reason is Reason.MAX_DURATION else f"{2 * value:.10g}"

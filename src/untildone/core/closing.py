@@ -1,6 +1,6 @@
 """How an iteration ends: from what came back to the events that close it. Pure, so replay can ask it again."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from untildone.core import events as ev
@@ -32,6 +32,7 @@ def close_iteration(
     state: LoopState, outcome: Outcome, change: Change, cut: Fault | None, *, prompt: str, now: float, jitter: float
 ) -> ev.IterationCompleted | ev.IterationFailed:
     """The one event that closes the open iteration. `cut`: why the engine interrupted it; `jitter` in 0..1."""
+    outcome = _at_least_what_was_seen(state, outcome)
     evidence = _evidence(outcome, change)
     fault = _fault(outcome, change, cut)
     if fault is None:
@@ -56,10 +57,23 @@ def progress_of(state: LoopState, now: float) -> Counters:
         successful_iterations=state.successes,
         error_count=state.failures_in_a_row,
         extra_iterations=max(0, state.attempts - state.successes),
-        total_cost_usd=state.spent_usd,
+        total_cost_usd=state.served_usd,
         completion_signal_count=state.streak,
         elapsed_seconds=state.elapsed(now),
     )
+
+
+def is_clean(outcome: Outcome) -> bool:
+    """Did the agent end by itself and leave nothing unmeasured, so that its books are complete?"""
+    return outcome.failure is None and not outcome.interrupted and not outcome.cut_replies
+
+
+def _at_least_what_was_seen(state: LoopState, outcome: Outcome) -> Outcome:
+    """An agent that was cut off books less than it spent: replies of its subagents are in no result."""
+    seen = state.open.spend if state.open else None
+    if is_clean(outcome) or seen is None or seen.unknown_costs or seen.cost_usd <= (outcome.cost_usd or 0.0):
+        return outcome
+    return replace(outcome, cost_usd=seen.cost_usd, usage=seen.usage)
 
 
 def _evidence(outcome: Outcome, change: Change) -> Evidence:

@@ -66,7 +66,7 @@ class StopRule:
 
 def _is_done_by_claims(state: LoopState, _: float) -> bool:
     needed = streak_needed(state.streak_form, state.policy.completion_threshold)
-    return not state.spec.checks and 0 < needed <= state.streak
+    return not state.spec.checks and not state.commit_trouble and 0 < needed <= state.streak
 
 
 def _will_not_wait(state: LoopState, now: float) -> bool:
@@ -107,6 +107,11 @@ STOP_RULES: tuple[StopRule, ...] = (
 
 def decide(state: LoopState, now: float) -> Decision:
     """What happens next in this state, at this moment. Total: every state has an answer."""
+    return _stop_or_look(state, now) or _rest(state, now) or _iterate(state, now)
+
+
+def _stop_or_look(state: LoopState, now: float) -> Decision | None:
+    """The first stop rule that holds; a claim is checked, and a session that was cut off heard, in their turn."""
     for rule in STOP_RULES:
         if state.claim_due and not rule.before_checks:
             return Verify(state.attempts)
@@ -114,11 +119,17 @@ def decide(state: LoopState, now: float) -> Decision:
             return Iterate(state.retry.number, state.retry.retry, state.retry.session_id, handoff=True)
         if rule.holds(state, now):
             return Stop(rule.reason, _detail(rule.reason, state))
+    return None
+
+
+def _rest(state: LoopState, now: float) -> Decision | None:
     if state.paused:
         return Wait(None, "paused")
     wait = _wait(state, now)
-    if wait is not None:
-        return _wait_or_stop(wait, state, now)
+    return None if wait is None else _wait_or_stop(wait, state, now)
+
+
+def _iterate(state: LoopState, now: float) -> Iterate:
     if state.retry is not None:
         return Iterate(state.retry.number, state.retry.retry, state.retry.session_id, instead=_instead(state))
     return Iterate(state.attempts + 1, 0, _session(state, now), instead=_instead(state))

@@ -281,6 +281,8 @@ class TasksRead(Event):
     ticked: int
     all_done: bool = False
     """Every blocking box is ticked: that is a claim."""
+    missing: bool = False
+    """The file is gone or no file any more; the other numbers say nothing."""
 
 
 # --- the work's way into git -------------------------------------------------------------------
@@ -297,6 +299,16 @@ class LandingCommitted(Event):
     files_changed: int = 0
     message: str = ""
     by: Literal["loop", "agent"] = "loop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingFailed(Event):
+    """An iteration's work could not be committed; it stays in the tree."""
+
+    TYPE: ClassVar[str] = "landing.failed"
+    iteration_num: int
+    reason: str
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,12 +47,11 @@ NO_RESULT = Fault("no_result", Remedy.COUNT, "the agent ended without a result l
 CRASH = Fault("crash", Remedy.COUNT, "the agent's process died")
 TIMEOUT = Fault("timeout", Remedy.COUNT, "the iteration took longer than --timeout and changed nothing")
 HANG = Fault("hang", Remedy.COUNT, "the agent showed no sign of life for too long")
-OUT_OF_MEMORY = Fault(
-    "out_of_memory", Remedy.COUNT, "the system killed the agent, most likely for want of memory"
-)
+OUT_OF_MEMORY = Fault("out_of_memory", Remedy.COUNT, "the system killed the agent, most likely for want of memory")
 DISK_FULL = Fault("disk_full", Remedy.COUNT, "the disk is full")
 QUOTA_KEPT = Fault("quota_kept", Remedy.EXCUSE, "the share of the subscription that the human keeps was reached")
 DRIVER_DIED = Fault("driver_died", Remedy.EXCUSE, "the loop itself was killed or the machine went down")
+SURROUNDINGS = Fault("surroundings", Remedy.EXCUSE, "git, the folder or the agent's program failed")
 STOPPED = Fault("stopped", Remedy.EXCUSE, "a human stopped the run in mid-iteration")
 PAUSED = Fault("paused", Remedy.EXCUSE, "a human paused the run in mid-iteration")
 STEERED = Fault("steered", Remedy.EXCUSE, "an urgent message interrupted the iteration")
@@ -64,7 +63,7 @@ FAULTS: dict[str, Fault] = {
         USAGE_LIMIT, RATE_LIMIT, OVERLOADED, SERVER_ERROR, NETWORK, AUTHENTICATION, BILLING, MODEL_NOT_FOUND,
         CONTEXT_TOO_LONG, TURNS_EXHAUSTED, BUDGET_EXHAUSTED, REFUSAL, INVALID_REQUEST, MODEL_ERROR, NO_RESULT,
         CRASH, OUT_OF_MEMORY, DISK_FULL, HANG, TIMEOUT, QUOTA_KEPT, DRIVER_DIED, STOPPED, PAUSED, STEERED,
-        LIMIT_REACHED,
+        LIMIT_REACHED, SURROUNDINGS,
     )
 }  # fmt: skip
 

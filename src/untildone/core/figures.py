@@ -4,8 +4,10 @@ import re
 from datetime import UTC, datetime, tzinfo
 
 from untildone.core.faults import FAULTS
+from untildone.core.stopping import Reason
 
 SHORT_COMMIT = 8
+_SOON = 60.0
 _SMALL_USD = 0.1
 
 _CAUSES = {
@@ -18,6 +20,8 @@ _CAUSES = {
     "calls_per_hour": "the calls-per-hour limit",
     "loop_delay": "the pause between iterations",
     "paused": "a human to resume it",
+    "quota_kept": "more quota than the share that is kept for you",
+    "disk_low": "free disk space",
 }
 
 
@@ -33,10 +37,13 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def clock(at: float, now: float | None = None, zone: tzinfo | None = None) -> str:
-    """`07:12`, with the date unless it is the day of `now`. `zone` None: the zone of this machine."""
+    """`07:12`, with the date unless it is the day of `now`. `zone` None: the zone of this machine.
+
+    A moment less than a minute after `now` is told to the second: `07:12:08`.
+    """
     moment = _moment(at, zone)
     if now is not None and moment.date() == _moment(now, zone).date():
-        return f"{moment:%H:%M}"
+        return f"{moment:%H:%M:%S}" if 0 < at - now < _SOON else f"{moment:%H:%M}"
     return f"{moment:%Y-%m-%d %H:%M}"
 
 
@@ -55,6 +62,12 @@ def cause_text(cause: str) -> str:
     fault = FAULTS.get(cause)
     # A cause this version does not know: only its letters, whatever else may stand there.
     return f"a new try ({fault.meaning})" if fault else re.sub(r"[\W_]+", " ", cause)[:60].strip()
+
+
+def stop_detail(reason: str, detail: str) -> str:
+    """What is told beside the reason of a stop; nothing where the reason says it already."""
+    said = {(Reason.SHUTDOWN_SIGNAL, "by signal"), (Reason.STOP_REQUESTED, "by cli")}
+    return "" if (reason, detail) in said else detail
 
 
 def short_commit(commit: str) -> str:

@@ -215,9 +215,11 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
 
 
 def _claims_done(state: LoopState, claim: Claim) -> bool:
+    """Whether this is a claim. Where there are boxes to tick, words are none."""
     policy = state.policy
-    said = says_done(claim, strict=policy.strict_completion, indicator_threshold=policy.indicator_threshold)
-    return said or state.tasks_all_done
+    if state.tasks_boxed:
+        return state.tasks_all_done
+    return says_done(claim, strict=policy.strict_completion, indicator_threshold=policy.indicator_threshold)
 
 
 def _blocked_because(claim: Claim) -> str | None:
@@ -347,7 +349,16 @@ def _validation(state: LoopState, event: ev.IterationValidation, at: float) -> L
 
 def _tasks(state: LoopState, event: ev.TasksRead, _: float) -> LoopState:
     """Before the first iteration a file with every box ticked is a claim by itself."""
-    state = replace(state, tasks_open=event.open_blocking, tasks_ticked=event.ticked, tasks_all_done=event.all_done)
+    if event.missing:
+        return replace(state, tasks_open=None, tasks_all_done=False)
+    boxes = event.open_blocking + event.open_optional + event.ticked
+    state = replace(
+        state,
+        tasks_open=event.open_blocking,
+        tasks_ticked=event.ticked,
+        tasks_all_done=event.all_done,
+        tasks_boxed=state.tasks_boxed or boxes > 0,
+    )
     if event.all_done and state.attempts == 0:
         return replace(state, streak=1, streak_form="tasks", claim_due=bool(state.spec.checks))
     return state
@@ -357,7 +368,11 @@ def _tasks(state: LoopState, event: ev.TasksRead, _: float) -> LoopState:
 
 
 def _committed(state: LoopState, event: ev.LandingCommitted, _: float) -> LoopState:
-    return replace(state, commits=state.commits + 1, last_commit=event.commit)
+    return replace(state, commits=state.commits + 1, last_commit=event.commit, commit_trouble="")
+
+
+def _commit_failed(state: LoopState, event: ev.LandingFailed, _: float) -> LoopState:
+    return replace(state, commit_trouble=event.reason)
 
 
 def _snapshot(state: LoopState, event: ev.LandingSnapshot, _: float) -> LoopState:
@@ -383,6 +398,7 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.IterationValidation: _validation,
     ev.TasksRead: _tasks,
     ev.LandingCommitted: _committed,
+    ev.LandingFailed: _commit_failed,
     ev.LandingSnapshot: _snapshot,
     ev.StopRequested: asked.stop,
     ev.PauseRequested: asked.pause,

@@ -7,7 +7,7 @@ from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS, Remedy
-from untildone.core.figures import cause_text, clock, count, dollars, short_commit
+from untildone.core.figures import cause_text, clock, count, dollars, short_commit, stop_detail
 from untildone.core.limits import LIMITS
 from untildone.core.printable import one_line
 from untildone.core.stopping import DONE, meaning
@@ -24,6 +24,8 @@ _SIGNS = {
     "WebFetch": "@", "WebSearch": "@",
     "TodoWrite": "☑", "TaskCreate": "☑", "TaskUpdate": "☑",
 }  # fmt: skip
+
+_SIGNALS = {"SIGINT": "Ctrl+C", "SIGTERM": "asked to end", "SIGHUP": "the terminal is gone"}
 
 Liner = Callable[[Any, float], str | None]
 
@@ -94,7 +96,7 @@ def _completed(event: ev.ContinuousCompleted, _: float) -> str:
 
 
 def _why(reason: str, detail: str) -> str:
-    said = f"{meaning(reason)} [{reason}]"
+    said, detail = f"{meaning(reason)} [{reason}]", stop_detail(reason, detail)
     return one_line(f"{said}: {detail}" if detail else said, 2 * DETAIL)
 
 
@@ -105,7 +107,9 @@ def _warning(event: ev.ContinuousWarning, _: float) -> str:
 def _iteration_started(event: ev.IterationStarted, _: float) -> str:
     again = f", try {event.retry + 1}" if event.retry else ""
     session = ", same session" if event.resume_session else ""
-    return f"iteration {event.iteration_num} started{again}{session}"
+    last = ", to hand over what it knows" if event.handoff else ""
+    model = f", with {one_line(event.model, 60)}" if event.model else ""
+    return f"iteration {event.iteration_num} started{again}{session}{last}{model}"
 
 
 def _iteration_completed(event: ev.IterationCompleted, _: float) -> str:
@@ -154,6 +158,8 @@ def exit_text(code: int | None) -> str:
 
 
 def _tasks(event: ev.TasksRead, _: float) -> str:
+    if event.missing:
+        return "the task file is gone, or no file any more"
     optional = f", {event.open_optional} optional open" if event.open_optional else ""
     return f"tasks: {event.open_blocking} open, {event.ticked} done{optional}"
 
@@ -168,7 +174,14 @@ def _snapshot(event: ev.LandingSnapshot, _: float) -> str:
     return f"half-done work ({count(len(event.files), 'file')}) kept as {one_line(event.ref, DETAIL)}"
 
 
+def _landing_failed(event: ev.LandingFailed, _: float) -> str:
+    what = f"the work of iteration {event.iteration_num} ({count(len(event.files), 'file')}) could not be committed"
+    return f"{what}: {one_line(event.reason, DETAIL)}"
+
+
 def _stop(event: ev.StopRequested, _: float) -> str:
+    if event.signal:
+        return one_line(f"{_SIGNALS.get(event.signal, 'asked to end')} ({event.signal}): stopping", DETAIL)
     when = " after this iteration" if event.after_iteration else ""
     return one_line(f"{event.by} asked the run to stop{when}", DETAIL)
 
@@ -197,6 +210,20 @@ def _settings(event: ev.SettingsChanged, _: float) -> str:
 def _reset(event: ev.ResetRequested, _: float) -> str:
     parts = {"the breaker": event.circuit, "the session": event.session, "streaks and fault counters": event.history}
     return one_line(f"{event.by} reset {', '.join(part for part, asked in parts.items() if asked)}", DETAIL)
+
+
+def _budget_warning(event: ev.BudgetWarning, _: float) -> str:
+    used = event.current_value / event.limit_value if event.limit_value else 1.0
+    return f"{used:.0%} of {one_line(event.limit_type, DETAIL)} is used up"
+
+
+def _resources(event: ev.ResourcesSeen, _: float) -> str:
+    said = "the disk is nearly full" if event.disk_low else "the disk has room again"
+    return one_line(f"{said} ({event.disk_free / (1 << 20):,.0f} MiB free) {event.detail}", DETAIL)
+
+
+def _skip_wait(event: ev.SkipWaitRequested, _: float) -> str:
+    return one_line(f"{event.by} ended the wait", DETAIL)
 
 
 def _unknown(event: ev.Unknown, _: float) -> str:
@@ -283,6 +310,9 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.ContinuousRecovered: _recovered,
     ev.ContinuousWaiting: _waiting,
     ev.ContinuousLimitReached: _limit_reached,
+    ev.BudgetWarning: _budget_warning,
+    ev.ResourcesSeen: _resources,
+    ev.SkipWaitRequested: _skip_wait,
     ev.HookFailed: _hook_failed,
     ev.ContinuousSuspended: _suspended,
     ev.ContinuousCompleted: _completed,
@@ -295,6 +325,7 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.TasksRead: _tasks,
     ev.LandingCommitted: _committed,
     ev.LandingSnapshot: _snapshot,
+    ev.LandingFailed: _landing_failed,
     ev.StopRequested: _stop,
     ev.PauseRequested: _pause,
     ev.ResumeRequested: _resume,
@@ -306,6 +337,7 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     tr.AgentSession: _session,
     tr.AgentReplyStarted: _silent,
     tr.AgentReply: _silent,
+    tr.AgentQuota: _silent,
     tr.AgentStarted: _agent_started,
     tr.AgentMessage: _agent_message,
     tr.AgentThinking: _silent,

@@ -5,7 +5,8 @@ import re
 from untildone.core.durations import format_duration
 from untildone.core.figures import count, dollars, short_commit
 from untildone.core.printable import one_line
-from untildone.core.views import RunView, result_json
+from untildone.core.state import LoopState
+from untildone.core.views import RunView, result_json, run_view
 from untildone.errors import UsageError
 
 # Only a plain {name}: str.format would also follow attributes and indexes of whatever it is given.
@@ -33,6 +34,11 @@ def result_line(template: str, view: RunView) -> str:
     return _FIELD.sub(filled, template)
 
 
+def check_template(template: str) -> None:
+    """UsageError when `result_line` could not fill this in: better now than after a night of work."""
+    result_line(template, run_view(LoopState(), 0.0, alive=False))
+
+
 def _value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -56,8 +62,8 @@ def monitor_line(view: RunView) -> str:
     return one_line(" | ".join(parts))
 
 
-def closing_lines(view: RunView) -> list[str]:
-    """The last words after a run: what it took, and what to do next."""
+def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
+    """The last words after a run: what it took, and, with `advice`, what to do next."""
     took = [
         f"{count(view.attempts, 'iteration')} ({view.successes} without a fault)",
         f"spent {view.cost}",
@@ -66,4 +72,4 @@ def closing_lines(view: RunView) -> list[str]:
     ]
     if view.last_commit:
         took.append(f"{count(view.commits, 'commit')} (last {short_commit(view.last_commit)})")
-    return [one_line(line) for line in (" · ".join(took), view.advice) if line]
+    return [one_line(line) for line in (" · ".join(took), view.advice if advice else "") if line]

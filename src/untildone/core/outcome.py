@@ -81,6 +81,8 @@ class Outcome:
     """All replies served in full, as the agent booked them. None: unknown."""
     estimated_usd: float = 0.0
     """Besides: what replies cut in mid-air probably cost. An estimate, never mixed into `cost_usd`."""
+    cut_replies: tuple[tuple[str, float], ...] = ()
+    """Message id and estimate of each reply whose end was not seen; a transcript may still know it."""
     usage: Usage = field(default_factory=Usage)
     num_turns: int = 0
     failure: FaultEvidence | None = None

@@ -16,6 +16,7 @@ PAPER_CAP = 32 * 1024
 TASKS_CAP = 256 * 1024
 _PREVIEW = 500
 _FEW = 20
+_TROUBLE = 4000
 
 
 _RELAY = (
@@ -25,6 +26,13 @@ _RELAY = (
 _NOBODY_IS_HERE = (
     "Nobody is here to answer: never ask and wait. Decide like a careful engineer, note the assumption in your "
     "report, and go on. Questions for the human go into the report; they are read in the morning."
+)
+
+
+_HANDOFF = (
+    "The limit of this run is reached; what is left pays for the hand-over only. Do not go on with the work, and run "
+    "nothing. Bring `{notes}` up to date in one step, so that the next developer knows what is half done and what comes "
+    "next. Then report, and stop."
 )
 
 
@@ -84,6 +92,8 @@ def rights_line(options: AgentOptions) -> str:
 
 def build_prompt(state: LoopState, order: Iterate, papers: Papers, now: float) -> Prompt:
     """The prompt of an iteration, or of another try of one whose session goes on."""
+    if order.handoff:
+        return Prompt(_HANDOFF.format(notes=state.spec.notes_file))
     if order.session is not None and state.retry is not None:
         return Prompt(_continuation(state))
     spec = state.spec
@@ -170,6 +180,17 @@ def _advice(state: LoopState) -> str:
     advice = []
     if state.asked_question:
         advice.append("The last iteration ended with a question. Nobody is here: decide, note the assumption, go on.")
+    if state.tasks_boxed and state.tasks_open is None:
+        advice.append(f"The task file `{state.spec.task_file}` is gone. Restore it; without it nothing counts as done.")
+    elif state.tasks_boxed and state.tasks_open and _said_done(state):
+        advice.append(f"The last report said done, but {state.tasks_open} boxes are still open: only they count.")
+    elif state.tasks_boxed and not state.tasks_open and not state.tasks_ticked:
+        advice.append(f"The boxes in `{state.spec.task_file}` are gone. Restore them; ticked boxes are the only claim.")
+    if state.commit_trouble:
+        advice.append(
+            "The loop could not commit your work, and until it can nothing counts as done. Mend the cause:\n"
+            + _quoted(state.commit_trouble)
+        )
     if state.last_denials:
         advice.append(
             "These were denied last time; do without them or find another way: " + ", ".join(state.last_denials[:_FEW])
@@ -184,6 +205,14 @@ def _advice(state: LoopState) -> str:
     if state.last_error:
         advice.append(f"The last iteration failed: {state.last_error[:_PREVIEW]}")
     return _section("FROM THE LOOP", "\n".join(f"- {line}" for line in advice))
+
+
+def _said_done(state: LoopState) -> bool:
+    return state.last_report is not None and bool(state.last_report.exit_signal)
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"  > {line}" for line in text[:_TROUBLE].splitlines())
 
 
 def _paper(title: str, lead: str, paper: Paper | None) -> str:

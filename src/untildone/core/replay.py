@@ -7,7 +7,7 @@ from typing import Any
 from untildone.core import events as ev
 from untildone.core.decide import Stop, decide
 from untildone.core.durations import format_duration
-from untildone.core.figures import dollars
+from untildone.core.figures import count, dollars
 from untildone.core.fold import apply
 from untildone.core.limits import cutting_limit
 from untildone.core.policy import Policy
@@ -86,4 +86,5 @@ def _stops(state: LoopState, record: ev.Record) -> str | None:
 
 
 def _sums(state: LoopState) -> str:
-    return f"{state.attempts} iterations, {dollars(state.spent_usd)}, {format_duration(state.active_seconds)}"
+    iterations = count(state.attempts, "iteration")
+    return f"{iterations}, {dollars(state.spent_usd)}, {format_duration(state.active_seconds)}"

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from untildone.core import units
+from untildone.core.durations import format_duration
 from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
 
 Home = Literal["policy", "options", "tending", "spec", "cli"]
@@ -68,6 +69,25 @@ class Setting:
     def env(self) -> tuple[str, ...]:
         """Environment variables; the first that is set wins."""
         return (f"UNTILDONE_{self.name.upper()}", *self.older_env)
+
+
+def as_typed(setting: Setting, value: Any) -> str:
+    """A value the way a person would type it; empty for nothing."""
+    match value:
+        case None | "" | ():
+            return ""
+        case bool():
+            return "on" if value else "off"
+        case tuple():
+            return ", ".join(map(str, value))
+        case float() if setting.kind == "DURATION":
+            return format_duration(value)
+        case float() if setting.kind == "PERCENT":
+            return f"{100 * value:.4g}%"
+        case int() if setting.kind == "SIZE":
+            return units.size_text(value)
+        case _:
+            return str(value)
 
 
 def _choice(*allowed: str) -> Parser:
@@ -130,6 +150,7 @@ SETTINGS: tuple[Setting, ...] = (
     _setting(
         "policy", "limits", "max_duration", units.limit_duration, "DURATION", "--max-duration",
         older_env=("CONTINUOUS_MAX_DURATION",),
+        help="Stop after this long with a living driver, waits included.",
     ),
     _setting(
         "policy", "limits", "deadline", units.moment, "HH:MM", "--deadline",
@@ -169,16 +190,29 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("policy", "faults", "error_threshold", units.whole, "N", "--error-threshold"),
     _setting("policy", "faults", "outage_budget", units.duration, "DURATION", "--outage-budget"),
     _switch("policy", "faults", "wait", ("--wait",), ("--no-wait",)),
-    _setting("policy", "faults", "max_wait", units.limit_duration, "DURATION", "--max-wait"),
+    _setting(
+        "policy", "faults", "max_wait", units.limit_duration, "DURATION", "--max-wait",
+        help="Stop instead of waiting longer than this for a usage limit.",
+    ),
     _setting("policy", "faults", "keep_quota", units.share, "PERCENT", "--keep-quota"),
-    _setting("policy", "faults", "idle_timeout", units.limit_duration, "DURATION", "--idle-timeout"),
+    _setting(
+        "policy", "faults", "idle_timeout", units.limit_duration, "DURATION", "--idle-timeout",
+        help="End an iteration without any sign of life (output, CPU time, files, children) for this long.",
+    ),
     _setting("policy", "faults", "disk_reserve", units.size, "SIZE", "--disk-reserve"),
     _setting("policy", "faults", "permission_threshold", units.whole, "N", "--permission-threshold"),
-    _setting("policy", "faults", "iteration_timeout", _minutes_limit, "DURATION", "--timeout"),
+    _setting(
+        "policy", "faults", "iteration_timeout", _minutes_limit, "DURATION", "--timeout",
+        help="Interrupt an iteration after this long (a number alone is minutes); "
+        "it counts as productive if the tree changed.",
+    ),
     _setting("policy", "faults", "background_grace", _seconds, "DURATION", "--background-grace"),
     _setting("policy", "faults", "loop_delay", _seconds, "DURATION", "--loop-delay"),
     # --- the agent ---
-    _pick("options", "agent", "agent", "--agent", ("claude_sdk", "claude_cli"), guarded=True),
+    _pick(
+        "options", "agent", "agent", "--agent", ("claude_sdk", "claude_cli"), guarded=True,
+        help="How iterations are executed: `claude_sdk` keeps one warm process, `claude_cli` starts one for each.",
+    ),
     _setting("options", "agent", "claude", units.name_text, "PROGRAM", "--claude", guarded=True),
     _setting("options", "agent", "model", units.name_text, "MODEL", "--model"),
     _setting("options", "agent", "permission_mode", units.name_text, "MODE", "--permission-mode", guarded=True),

@@ -155,6 +155,10 @@ class LoopState:
     tasks_open: int | None = None
     tasks_ticked: int = 0
     tasks_all_done: bool = False
+    tasks_boxed: bool = False
+    """The task file had boxes once: from then on only ticked boxes are a claim."""
+    commit_trouble: str = ""
+    """Why the last work could not be committed; while it lasts, nothing counts as done."""
 
     tasks_completed: int = 0
     files_modified: int = 0
@@ -187,6 +191,11 @@ class LoopState:
     def spent_usd(self) -> float:
         """Everything spent so far, the open iteration and estimates included."""
         return self.spend.total_usd + (self.open.spend.total_usd if self.open else 0.0)
+
+    @property
+    def served_usd(self) -> float:
+        """Replies served in full, the open iteration included: what every `total_cost_usd` says."""
+        return self.spend.cost_usd + (self.open.spend.cost_usd if self.open else 0.0)
 
     @property
     def spent_tokens(self) -> int:

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     MAX_DURATION = "max_duration_reached"
     DEADLINE = "deadline_reached"
     HOOK_FAILED = "hook_failed"
+    SURROUNDINGS = "surroundings_failed"
     INTERNAL_ERROR = "internal_error"
 
 
@@ -72,9 +73,7 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.AUTHENTICATION: Ending(6, "the login or key was refused"),
     Reason.BILLING: Ending(6, "the account has no credit or is on hold"),
     Reason.MODEL_NOT_FOUND: Ending(2, "the model does not exist or is not allowed"),
-    Reason.USAGE_LIMIT: Ending(
-        6, "the usage limit is reached, and the wait for its reset is unwanted or too long"
-    ),
+    Reason.USAGE_LIMIT: Ending(6, "the usage limit is reached, and the wait for its reset is unwanted or too long"),
     Reason.OUTAGE: Ending(6, "rate limits, overload or network trouble lasted longer than the outage budget"),
     Reason.CONSECUTIVE_ERRORS: Ending(1, "too many iterations in a row failed"),
     Reason.CIRCUIT_OPEN: Ending(4, "the circuit breaker is open: the agent is stuck"),
@@ -85,7 +84,8 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.MAX_DURATION: Ending(3, "the time with a living driver is used up"),
     Reason.DEADLINE: Ending(3, "the wall clock reached the deadline"),
     Reason.HOOK_FAILED: Ending(1, "a command of the user's failed and `--hook-failure stop` was given"),
-    Reason.INTERNAL_ERROR: Ending(1, "a bug or a broken machine: the work is kept, the details are in the log"),
+    Reason.SURROUNDINGS: Ending(1, "git, the folder or the agent's program failed; the work is kept"),
+    Reason.INTERNAL_ERROR: Ending(1, "a bug: the work is kept, the details are in the log"),
 }
 
 

@@ -101,16 +101,17 @@ def name_text(raw: object) -> str:
 
 
 def lines(raw: object) -> tuple[str, ...]:
-    """Several texts: a list, or one text with a line for each."""
-    items = raw if isinstance(raw, list | tuple) else text(raw).splitlines()
-    return tuple(text(item) for item in items if text(item).strip())
+    """Several texts: a list, or one text with a line for each; an empty one is a mistake, not a wish."""
+    if isinstance(raw, list | tuple):
+        return tuple(name_text(item) for item in raw)
+    return tuple(line for line in name_text(raw).splitlines() if line.strip())
 
 
 def tools(raw: object) -> tuple[str, ...]:
     """Tool rules in Claude Code's syntax, split at commas outside parentheses."""
     found: list[str] = []
-    for item in lines(raw):
-        found += [rule.strip() for rule in re.findall(r"(?:[^,(]|\([^)]*\)?)+", item) if rule.strip()]
+    for item in raw if isinstance(raw, list | tuple) else text(raw).splitlines():
+        found += [rule.strip() for rule in re.findall(r"(?:[^,(]|\([^)]*\)?)+", text(item)) if rule.strip()]
     return tuple(found)
 
 
@@ -156,3 +157,10 @@ def size(raw: object) -> int:
     if written is None:
         raise ValueError(f"must be a size such as 512M or 2G, not {raw!r}")
     return int(float(written[1]) * _SIZES[written[2].lower()])
+
+
+def size_text(number: int) -> str:
+    """A size as `size` reads it: `512M`, or plain bytes when no unit fits."""
+    units = [(unit, worth) for unit, worth in _SIZES.items() if number and number % worth == 0]
+    unit, worth = units[-1] if units else ("", 1)
+    return f"{number // worth}{unit.upper()}"

@@ -8,7 +8,7 @@ from untildone.core.advice import advice, driver_gone
 from untildone.core.claims import Report, streak_needed
 from untildone.core.decide import Wait, decide
 from untildone.core.durations import format_duration
-from untildone.core.figures import cause_text, clock, dollars
+from untildone.core.figures import cause_text, clock, dollars, stop_detail
 from untildone.core.limits import LIMITS, Limit
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState, Spend
@@ -138,7 +138,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         success=reason in DONE,
         exit_reason=reason,
         exit_code=code,
-        detail=one_line(state.stop_detail, _GOAL_WIDTH),
+        detail=one_line(stop_detail(reason or "", state.stop_detail), _GOAL_WIDTH),
         advice=advice(reason, state) if reason else driver_gone(state) if status == "interrupted" else "",
         waiting_until=until,
         rate_limit_hit=state.usage_limit_hit,
@@ -171,8 +171,10 @@ def _at_work(state: LoopState, now: float, zone: tzinfo | None) -> tuple[Status,
     decision = decide(state, now)
     if not isinstance(decision, Wait):
         return "running", "running", None
-    if decision.until is None:
+    if decision.until is None and decision.cause == "paused":
         return "paused", "paused", None
+    if decision.until is None:
+        return "waiting", f"waiting for {cause_text(decision.cause)}", None
     until = clock(decision.until, now, zone)
     return "waiting", f"waiting for {cause_text(decision.cause)} until {until}", decision.until
 

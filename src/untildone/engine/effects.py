@@ -21,9 +21,11 @@ from untildone.engine.watch import news, unless
 def tasks_event(state: LoopState, parts: Parts) -> ev.TasksRead | None:
     """The task file as it stands now, if there is one."""
     path = state.spec.task_file
-    paper = parts.usher.read_text(path, cap=TASKS_CAP) if path else None
-    if paper is None:
+    if path is None:
         return None
+    paper = parts.usher.read_text(path, cap=TASKS_CAP)
+    if paper is None:
+        return ev.TasksRead(iteration_num=state.attempts, open_blocking=0, open_optional=0, ticked=0, missing=True)
     tasks = parse_tasks(paper[0])
     return ev.TasksRead(
         iteration_num=state.attempts,
@@ -81,16 +83,23 @@ async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
         return
     tree = await parts.workspace.observe()
     failed = [result for result in results if not result.passed]
+    # What passes in the tree and cannot be committed is not done: the evidence would name a commit without the work.
+    trouble = journal.state.commit_trouble
+    told = [check_feedback(results)] if failed else []
+    told += [f"The work could not be committed: {trouble}"] if trouble else []
     await journal.record(
         ev.IterationValidation(
             iteration_num=claim.number,
-            passed=not failed,
-            feedback=check_feedback(results) if failed else "",
+            passed=not failed and not trouble,
+            feedback="\n\n".join(told),
             checks=tuple(results),
             tree=tree.fingerprint,
             commit=tree.head,
-            git_status={"is_clean": not tree.dirty, "branch_name": tree.branch},
-            errors=tuple(f"{result.name}: exit {result.exit_code}" for result in failed),
+            git_status={"is_clean": not tree.dirty, "branch_name": tree.branch, "uncommitted": len(tree.dirty)},
+            errors=(
+                *(f"{result.name}: exit {result.exit_code}" for result in failed),
+                *(["the work could not be committed"] if trouble else []),
+            ),
         )
     )
 

@@ -1,21 +1,23 @@
 """One iteration: intent first, then the agent, then what it left behind."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from untildone.core import events as ev
 from untildone.core.claims import says_done, streak_needed
 from untildone.core.closing import Change, close_iteration, progress_of
 from untildone.core.decide import Iterate, interruption, next_look
 from untildone.core.events import Event
-from untildone.core.faults import FAULTS, Fault, Remedy
+from untildone.core.faults import FAULTS, SURROUNDINGS, Fault, Remedy
 from untildone.core.outcome import Order, Outcome
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
 from untildone.core.state import LoopState
+from untildone.engine.bookkeeping import settle_cut_replies
 from untildone.engine.effects import call_hook, tasks_event
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.engine.watch import news
+from untildone.errors import WorkspaceError
 from untildone.ports import TreeState
 
 INTERRUPT_GRACE = 10.0
@@ -42,6 +44,8 @@ def _intent(state: LoopState, order: Iterate, prompt: Prompt, before: TreeState,
     return ev.IterationStarted(
         iteration_num=order.number,
         retry=order.retry,
+        handoff=order.handoff,
+        model=order.instead,
         prompt_preview=prompt.preview,
         resume_session=order.session,
         tree=state.retry.tree if state.retry else before.fingerprint,
@@ -59,6 +63,7 @@ def _agent_order(state: LoopState, order: Iterate, prompt: Prompt) -> Order:
         rules=rules(state.spec, state.policy),
         resume_session=order.session,
         budget_usd=None if limit is None else max(0.01, limit - state.spent_usd),
+        model=order.instead,
     )
 
 
@@ -118,18 +123,16 @@ class _Ended:
 
 async def _close(journal: Journal, parts: Parts, before: TreeState, ended: _Ended) -> None:
     """Book first, then commit or snapshot: money is the first thing that must not be lost."""
-    after = await parts.workspace.observe()
+    outcome = await settle_cut_replies(journal, parts, ended.outcome)
+    try:
+        after = await parts.workspace.observe()
+    except WorkspaceError:
+        lost = replace(outcome, interrupted=True)
+        await journal.record(_closing(journal, parts, replace(ended, outcome=lost, cut=SURROUNDINGS), Change()))
+        raise
     base = journal.state.open.tree if journal.state.open else before.fingerprint
     change = _change(base, before, after)
-    closed = close_iteration(
-        journal.state,
-        ended.outcome,
-        change,
-        ended.cut,
-        prompt=ended.prompt.text,
-        now=parts.clock.now(),
-        jitter=parts.jitter(),
-    )
+    closed = _closing(journal, parts, replace(ended, outcome=outcome), change)
     tasks = tasks_event(journal.state, parts)
     await journal.record(*([tasks] if tasks else []), closed)
     if isinstance(closed, ev.IterationCompleted):
@@ -140,6 +143,20 @@ async def _close(journal: Journal, parts: Parts, before: TreeState, ended: _Ende
             await _settle(journal, parts, before, closed)
     elif FAULTS[closed.error_type].remedy not in {Remedy.WAIT, Remedy.BACK_OFF} and after.dirty:
         await snapshot_half_done(journal, parts, closed.iteration_num, FAULTS[closed.error_type].meaning)
+
+
+def _closing(
+    journal: Journal, parts: Parts, ended: _Ended, change: Change
+) -> ev.IterationCompleted | ev.IterationFailed:
+    return close_iteration(
+        journal.state,
+        ended.outcome,
+        change,
+        ended.cut,
+        prompt=ended.prompt.text,
+        now=parts.clock.now(),
+        jitter=parts.jitter(),
+    )
 
 
 def _change(base: str, before: TreeState, after: TreeState) -> Change:
@@ -153,7 +170,9 @@ async def _settle(journal: Journal, parts: Parts, before: TreeState, closed: ev.
     settled = await parts.workspace.settle(
         before, iteration_num=closed.iteration_num, message=_commit_message(journal.state, closed)
     )
-    if settled.warning:
+    if settled.warning and settled.commit is None:
+        await journal.record(ev.LandingFailed(iteration_num=closed.iteration_num, reason=settled.warning))
+    elif settled.warning:
         await journal.tell(ev.ContinuousWarning(message=settled.warning))
     if settled.commit is not None:
         await journal.record(

@@ -1,18 +1,19 @@
 """A driver's whole life: prepare the folder, mend what was left broken, drive, and leave in order whatever happens."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 
 from untildone.core import events as ev
 from untildone.core.decide import Stop
-from untildone.core.faults import CRASH, STOPPED
+from untildone.core.faults import CRASH, STOPPED, SURROUNDINGS
 from untildone.core.prompt import rights_line
 from untildone.core.stopping import Reason
 from untildone.engine.journal import Journal
 from untildone.engine.loop import drive
 from untildone.engine.parts import Parts
 from untildone.engine.recover import abandon, recover
-from untildone.errors import LeaseLost
+from untildone.errors import AgentError, StoreError, WorkspaceError
 
 
 async def supervise(journal: Journal, parts: Parts, opening: Sequence[ev.Event]) -> None:
@@ -26,13 +27,27 @@ async def supervise(journal: Journal, parts: Parts, opening: Sequence[ev.Event])
         await recover(journal, parts)
         await drive(journal, parts)
     except asyncio.CancelledError:
-        await asyncio.shield(abandon(journal, parts, STOPPED, Stop(Reason.SHUTDOWN_SIGNAL, "asked twice")))
-    except LeaseLost:
-        raise
-    except Exception as trouble:
+        if not journal.state.run_id:
+            raise
+        await _see_through(abandon(journal, parts, STOPPED, Stop(Reason.SHUTDOWN_SIGNAL, "asked twice")))
+    except (WorkspaceError, AgentError) as trouble:
+        if not journal.state.run_id:
+            raise
+        await abandon(journal, parts, SURROUNDINGS, Stop(Reason.SURROUNDINGS, str(trouble)))
+    except StoreError:
+        raise  # nothing can be written down any more
+    except Exception as bug:
         if journal.state.run_id:
-            stop = Stop(Reason.INTERNAL_ERROR, f"{type(trouble).__name__}: {trouble}")
-            await abandon(journal, parts, CRASH, stop)
+            await abandon(journal, parts, CRASH, Stop(Reason.INTERNAL_ERROR, f"{type(bug).__name__}: {bug}"))
         raise
     finally:
         await parts.agent.close()
+
+
+async def _see_through(leaving: Coroutine[None, None, None]) -> None:
+    """Leaving in order is not called off by a third Ctrl+C: it is bounded in time anyway."""
+    task = asyncio.ensure_future(leaving)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    task.result()
