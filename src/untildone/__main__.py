@@ -10,9 +10,14 @@ def main() -> None:
 
         print(f"untildone {__version__}")  # noqa: T201 -- this is what the command is for
         return
-    from untildone.cli.app import entry
+    try:
+        from untildone.cli.app import entry
 
-    sys.exit(entry(sys.argv[1:]))
+        code = entry(sys.argv[1:])
+    except KeyboardInterrupt:
+        # So early, or so late, that nothing else was there to answer it.
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

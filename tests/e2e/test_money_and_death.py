@@ -164,9 +164,8 @@ def test_subagents_are_paid_for_however_it_ends(tmp_path: Path, how: signal.Sign
     hangs = Reply(when="cc_is_subagent", text="Counted.", input_tokens=30_000, latency=20)
     asks = {"description": "count", "prompt": "Count.", "subagent_type": "general-purpose"}
     sends = Reply(text="Go.", tools=(ToolCall("Agent", asks),), input_tokens=10_000)
-    scenario = Scenario(
-        name="sub", iterations=((works, hangs, sends, Reply(text=working())), (Reply(text=finished()),) * 2)
-    )
+    first = (works, hangs, sends, Reply(text=working()))
+    scenario = Scenario(name="sub", iterations=(first, (Reply(text=finished()),), (Reply(text=finished()),)))
     with staged(tmp_path, scenario) as stage:
         args = ("run", "count", "-m", "3", "--name", "counter", "--skip-permissions", "--json")
         loop = stage.popen(*args)

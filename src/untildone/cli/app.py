@@ -1,10 +1,10 @@
 """argv in, exit code out: the list of commands, and the one place where errors become lines."""
 
 import difflib
+import errno
 import importlib
 import os
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from untildone import __version__
+from untildone.cli import streams
 from untildone.errors import UntildoneError, UsageError
 
 COMMANDS = {
@@ -54,6 +55,7 @@ Examples:
 """
 
 INTERRUPTED = 128 + signal.SIGINT
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _FORWARDING = frozenset({"run", "tasks"})
 
 
@@ -96,10 +98,12 @@ class Commands(click.Group):
 
 
 @click.group(
-    cls=Commands, no_args_is_help=False, invoke_without_command=True, context_settings={"max_content_width": 100}
+    cls=Commands,
+    no_args_is_help=False,
+    invoke_without_command=True,
+    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="untildone", message="%(prog)s %(version)s")
-@click.help_option("-h", "--help")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Runs Claude Code until the work is really done, and can prove it."""
@@ -109,6 +113,12 @@ def cli(ctx: click.Context) -> None:
 
 def entry(argv: Sequence[str]) -> int:
     """Run a command; whatever happens, the answer is an exit code and at most one line of error."""
+    code = _answer(argv)
+    streams.settle()
+    return code
+
+
+def _answer(argv: Sequence[str]) -> int:
     arguments, forwarded = split_forwarded(argv)
     try:
         code = cli.main(arguments, prog_name="untildone", standalone_mode=False, obj=forwarded)
@@ -119,6 +129,8 @@ def entry(argv: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except Exception as bug:  # noqa: BLE001 -- the outermost boundary: a line for the person, the rest into a file
+        if isinstance(bug, OSError) and bug.errno in _UNWRITABLE:
+            return _fail(f"the output cannot be written: {bug.strerror}", 1)
         return _fail(_crash_line(bug), 1)
     return code if isinstance(code, int) else 0
 
@@ -132,7 +144,7 @@ def split_forwarded(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 
 
 def _fail(line: str, code: int) -> int:
-    print("untildone:", " ".join(line.split()), file=sys.stderr)
+    streams.say(line)
     return code
 
 

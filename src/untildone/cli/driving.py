@@ -5,17 +5,19 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
 from untildone import wiring
 from untildone.cli.progress import open_progress
-from untildone.core.events import Event, Record, StopRequested
-from untildone.core.oneliners import closing_lines, result_line
+from untildone.cli.streams import put, say
+from untildone.core.events import ContinuousResumed, Event, Record, StopRequested
+from untildone.core.oneliners import check_template, closing_lines, result_line
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.state import LoopState
 from untildone.core.stopping import exit_code
@@ -35,6 +37,8 @@ class Output:
     quiet: bool = False
     json: bool = False
     format: str | None = None
+    advice: bool = True
+    """Say at the end what to do next."""
 
     def __post_init__(self) -> None:
         shapes = [
@@ -43,6 +47,8 @@ class Output:
         if len(shapes) > 1 or (self.verbose and shapes):
             both = [*(["--verbose"] if self.verbose else []), *shapes]
             raise UsageError(f"{' and '.join(both)} exclude each other: give one of them")
+        if self.format is not None:
+            check_template(self.format)
 
     @property
     def for_programs(self) -> bool:
@@ -58,6 +64,35 @@ class Job:
     begin: tuple[RunSpec, Policy] | None = None
     before: tuple[Event, ...] = ()
     """What the human asks for on the way in: new limits, a reset."""
+    greeting: str = ""
+    """Said when the run is really taken up, not when something is in the way."""
+
+
+class Watcher:
+    """Sees every record of the run that is driven here, and passes it on to the display."""
+
+    def __init__(self, display: Observer | None, greeting: str) -> None:
+        self.begun = False
+        """This driver has taken up the run: from now on it heeds what is asked in the log."""
+        self._display = display
+        self._greeting = greeting
+
+    def on_record(self, record: Record) -> None:
+        """Take in one record as it is written."""
+        self.begun = self.begun or isinstance(record.event, ContinuousResumed)
+        if self._greeting:
+            say(self._greeting)
+            self._greeting = ""
+        if self._display is not None:
+            self._display(record)
+
+
+def foreground(work: Coroutine[Any, Any, int]) -> int:
+    """Run to the end, or to an early Ctrl+C, before there is anything to stop in order."""
+    try:
+        return asyncio.run(work)
+    except asyncio.CancelledError as ended:
+        raise click.Abort from ended
 
 
 @asynccontextmanager
@@ -76,16 +111,21 @@ async def drive(
     """Drive a run to its stop, showing it on the way, and print how it ended."""
     clock = wiring.system_clock()
     start = await load_state(log, job.run_id)
-    with progress(output, start) as observer, stopping_on_signals(log, job.run_id):
+    with progress(output, start) as display:
+        watcher = Watcher(display, job.greeting)
         around = wiring.Surroundings(
-            log=log, state_dir=store, env=dict(env or os.environ), clock=clock, observer=observer
+            log=log, state_dir=store, env=dict(env or os.environ), clock=clock, observer=watcher.on_record
         )
-        if job.begin is not None:
-            state = await wiring.start_run(*job.begin, around, run_id=job.run_id)
-        else:
-            state = await wiring.resume_run(job.run_id, around, asked=job.before)
+        with stopping_on_signals(log, job.run_id, watcher):
+            state = await _drive(job, around)
     show_result(state, clock.now(), output)
     return state
+
+
+async def _drive(job: Job, around: wiring.Surroundings) -> LoopState:
+    if job.begin is not None:
+        return await wiring.start_run(*job.begin, around, run_id=job.run_id)
+    return await wiring.resume_run(job.run_id, around, asked=job.before)
 
 
 def exit_code_of(state: LoopState) -> int:
@@ -97,13 +137,13 @@ def show_result(state: LoopState, now: float, output: Output) -> None:
     """Print how the run ended, in the shape that was asked for."""
     view = run_view(state, now, alive=False)
     if output.json:
-        click.echo(json.dumps(result_json(view), ensure_ascii=False))
+        put(json.dumps(result_json(view), ensure_ascii=False))
     elif output.format is not None:
-        click.echo(result_line(output.format, view))
+        put(result_line(output.format, view))
     elif output.quiet:
-        click.echo(view.exit_reason or view.status)
+        put(view.exit_reason or view.status)
     else:
-        click.echo("\n".join(closing_lines(view)))
+        put("\n".join(closing_lines(view, advice=output.advice)))
 
 
 @contextmanager
@@ -118,17 +158,18 @@ def progress(output: Output, start: LoopState) -> Iterator[Observer | None]:
 
 
 @contextmanager
-def stopping_on_signals(log: EventLog, run_id: str) -> Iterator[None]:
-    """The first Ctrl+C or SIGTERM asks the run to stop, the second ends it now."""
+def stopping_on_signals(log: EventLog, run_id: str, watcher: Watcher) -> Iterator[None]:
+    """The first Ctrl+C, SIGTERM or hangup asks the run to stop, the second ends it now; more change nothing."""
     loop = asyncio.get_running_loop()
     driver = asyncio.current_task()
+    heard: list[str] = []
     asked: set[asyncio.Task[None]] = set()
 
     async def ask(name: str) -> None:
         try:
             await log.append(run_id, [StopRequested(by="signal", signal=name)])
-        except UntildoneError:
-            # The run is not in the log yet: there is nothing to stop gracefully.
+        except UntildoneError as trouble:
+            say(f"the stop could not be recorded ({trouble}): ending at once")
             end_now()
 
     def end_now() -> None:
@@ -136,16 +177,29 @@ def stopping_on_signals(log: EventLog, run_id: str) -> Iterator[None]:
             driver.cancel()
 
     def on_signal(name: str) -> None:
-        if asked:
-            end_now()
-            return
-        click.echo(f"\nuntildone: stopping ({name}); once more to end at once", err=True)
-        asked.add(asyncio.ensure_future(ask(name)))
+        heard.append(name)
+        match len(heard):
+            case 1 if watcher.begun:
+                say(f"stopping ({name}); once more to end at once", fresh=True)
+                asked.add(asyncio.ensure_future(ask(name)))
+            case 1:
+                say(f"stopping ({name})", fresh=True)
+                end_now()
+            case 2:
+                end_now()
+            case _:
+                pass  # leaving in order is under way: nothing may disturb it
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    # Whoever wants the run to survive its terminal says so with nohup.
+    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    numbers = (signal.SIGINT, signal.SIGTERM, *hangup)
+    for number in numbers:
         loop.add_signal_handler(number, on_signal, number.name)
     try:
         yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in numbers:
             loop.remove_signal_handler(number)
+            if heard:
+                # The result is printed and the process ends: one Ctrl+C too many must not spoil that.
+                signal.signal(number, signal.SIG_IGN)

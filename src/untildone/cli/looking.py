@@ -118,7 +118,8 @@ def brief(run: str | None, store: str | None, cwd: str | None, *, output: str | 
 
         row = await wiring.find_run(log, run, folder)
         records = await log.read(row.run_id)
-        return render(await load_state(log, row.run_id), records, wiring.system_clock().now())
+        state = await load_state(log, row.run_id)
+        return render(state, records, wiring.system_clock().now(), alive=row.alive)
 
     text = _look(store, cwd, work)
     if output is None:

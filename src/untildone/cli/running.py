@@ -1,7 +1,8 @@
 """`run` and `tasks`: a goal, limits, and go."""
 
-import asyncio
 import json
+import os
+import stat
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -11,11 +12,14 @@ from typing import Any
 import click
 
 from untildone import config, wiring
-from untildone.cli.driving import Job, Output, drive, exit_code_of, opened
+from untildone.cli.driving import Job, Output, drive, exit_code_of, foreground, opened
+from untildone.cli.guarding import operator_only
 from untildone.cli.options import ThemedCommand, folder_of, setting_options, settled, store_of
 from untildone.cli.preview import preview_text
+from untildone.cli.streams import say
 from untildone.core.durations import format_duration
 from untildone.core.events import Event, ResetRequested, SettingsChanged
+from untildone.core.figures import count
 from untildone.core.limits import limit_of
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line
@@ -24,6 +28,9 @@ from untildone.core.state import LoopState
 from untildone.engine.journal import load_state
 from untildone.errors import UsageError
 from untildone.ports import EventLog, RunRow
+
+FILE_CAP = 1 << 20
+"""The longest goal or list of tasks, in bytes."""
 
 RUN_EXAMPLES = """\
 Examples:
@@ -55,8 +62,8 @@ class Wish:
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
+        operator_only,
         click.pass_obj,
-        click.help_option("-h", "--help"),
         setting_options(SETTINGS),
         click.option("--format", "shape", metavar="TEXT", help="Print the result like '{name}: {exit_reason}'."),
         click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else."),
@@ -100,25 +107,38 @@ def tasks(forwarded: tuple[str, ...], file: str, task_prompt_file: str | None, *
         if rest["task_prompt"] is not None:
             raise UsageError("--task-prompt and --task-prompt-file exclude each other: give one of them")
         rest["task_prompt"] = read_text_file(task_prompt_file, "--task-prompt-file")
-    if not read_text_file(str(path), "the task file").strip():
-        raise UsageError(f"{path} is empty: list tasks in it, one `- [ ]` a line")
+    read_text_file(str(path), "the task file", again=True)
     if not path.is_relative_to(folder):
         raise UsageError(f"{path} is outside of {folder}, where the agent works: move it there, or give --cwd")
     shown = str(path.relative_to(folder))
     return _begin(forwarded, rest, goal=f"Complete the tasks in {shown}.", task_file=shown)
 
 
-def read_text_file(name: str, what: str) -> str:
-    """The text of a file the user named; an error that says which file and why."""
+def read_text_file(name: str, what: str, *, again: bool = False) -> str:
+    """The text of a file the user named; an error that says which file and why. `again`: it is read more than once."""
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).expanduser().read_text(encoding="utf-8")
+        content = sys.stdin.buffer.read(FILE_CAP + 1) if name == "-" else _content(name, what, again=again)
+        text = content.decode("utf-8").strip()
     except UnicodeDecodeError as broken:
         raise UsageError(f"{what} {name} is not UTF-8 text: save it as UTF-8") from broken
     except OSError as gone:
         raise UsageError(f"{what} {name} cannot be read: {gone.strerror}") from gone
-    if not text.strip():
+    if len(content) > FILE_CAP:
+        raise UsageError(f"{what} {name} is larger than {FILE_CAP >> 20} MiB: that fits into no prompt, make it shorter")
+    if not text:
         raise UsageError(f"{what} {name} is empty")
-    return text.strip()
+    return text
+
+
+def _content(name: str, what: str, *, again: bool) -> bytes:
+    # Without waiting: a named pipe nobody writes to would hold us for ever. One that is written to is read to its end.
+    file = os.open(Path(name).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(file, "rb") as opened_file:
+        kind = os.fstat(file).st_mode
+        if not stat.S_ISREG(kind) and (again or not stat.S_ISFIFO(kind)):
+            raise UsageError(f"{what} {name} is no plain file: name one with text in it")
+        os.set_blocking(file, True)
+        return opened_file.read(FILE_CAP + 1)
 
 
 def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_file: str | None = None) -> int:
@@ -136,7 +156,7 @@ def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_
             json.dumps({"spec": asdict(spec), "policy": asdict(policy)}) if output.json else preview_text(spec, policy)
         )
         return 0
-    return asyncio.run(_run(spec, policy, wish, store_of(resolved.value("store")), output))
+    return foreground(_run(spec, policy, wish, store_of(resolved.value("store")), output))
 
 
 async def _run(spec: RunSpec, policy: Policy, wish: Wish, store: Path, output: Output) -> int:
@@ -147,8 +167,9 @@ async def _run(spec: RunSpec, policy: Policy, wish: Wish, store: Path, output: O
         if old is None:
             job = Job(run_id=wiring.new_run_id(), begin=(spec, policy))
         else:
-            _say(f"resuming {old.spec.name} after {old.attempts} iterations (--new starts afresh)")
-            job = Job(run_id=old.run_id, before=tuple(_asked(old, spec, policy, wish)))
+            after = count(old.attempts, "iteration")
+            greeting = f"resuming {old.spec.name} after {after} (--new starts afresh)"
+            job = Job(run_id=old.run_id, before=tuple(_asked(old, spec, policy, wish)), greeting=greeting)
         return exit_code_of(await drive(log, job, store, output))
 
 
@@ -163,10 +184,10 @@ async def _resumable(log: EventLog, spec: RunSpec, now: float) -> LoopState | No
         return None
     if now - newest.updated_at > state.policy.session_expiry and not newest.alive:
         age = format_duration(now - newest.updated_at)
-        _say(f"the last run of this name is {age} old: starting anew (`untildone resume {newest.run_id}` continues it)")
+        say(f"the last run of this name is {age} old: starting anew (`untildone resume {newest.run_id}` continues it)")
         return None
     if state.phase == "suspended" and limit_of(state.stop_reason or "") is not None:
-        _say(f"starting anew; `untildone resume {newest.run_id}` with a higher limit continues the last run")
+        say(f"starting anew; `untildone resume {newest.run_id}` with a higher limit continues the last run")
         return None
     return state
 
@@ -174,7 +195,8 @@ async def _resumable(log: EventLog, spec: RunSpec, now: float) -> LoopState | No
 def _wants_to_resume(old: LoopState) -> bool:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return True
-    click.echo(f"There is an unfinished run of this goal: {old.spec.name}, {old.attempts} iterations, {_why(old)}.")
+    done = count(old.attempts, "iteration")
+    click.echo(f"There is an unfinished run of this goal: {old.spec.name}, {done}, {_why(old)}.")
     choices = click.Choice(["resume", "new", "quit"])
     answer = click.prompt("Resume it, start a new one, or quit?", type=choices, default="resume")
     if answer == "quit":
@@ -191,7 +213,3 @@ def _asked(old: LoopState, spec: RunSpec, policy: Policy, wish: Wish) -> list[Ev
     same = (old.spec, old.policy) == (spec, policy)
     asked: list[Event] = [] if same else [SettingsChanged(by="cli", policy=policy, spec=spec)]
     return [*asked, ResetRequested(by="cli")] if wish.reset_circuit else asked
-
-
-def _say(line: str) -> None:
-    click.echo(f"untildone: {line}", err=True)

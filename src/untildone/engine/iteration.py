@@ -20,6 +20,8 @@ from untildone.engine.watch import news
 from untildone.errors import WorkspaceError
 from untildone.ports import TreeState
 
+Closed = ev.IterationCompleted | ev.IterationFailed
+
 INTERRUPT_GRACE = 10.0
 """Agents bound their own interruption; one that breaks this promise is ended for good after so many seconds."""
 

@@ -1,15 +1,17 @@
 """The event log in one SQLite file for all runs of a user. Any number of processes may read and append."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from untildone.core.codec import decode, event_kind, event_type, event_version, stored_form
-from untildone.core.events import Event, Record
-from untildone.errors import LeaseLost, RunNotFound
+from untildone.core.events import ContinuousWarning, Event, Record
+from untildone.errors import LeaseLost, RunNotFound, StoreError
 from untildone.ports import Clock, Lease, RunRow
 from untildone.store.lease import Locks, real_folder
+from untildone.store.restore import FileId, copy_elsewhere, file_ids, make_way, merge
 from untildone.store.schema import open_database, spoken_errors, transaction
 
 POLL_SECONDS = 0.05
@@ -35,13 +37,23 @@ class SqliteLog:
         self._held: dict[Lease, ExitStack] = {}
         self._followers: set[asyncio.Event] = set()
         self._durable: bool | None = None
+        self._files: tuple[FileId | None, ...] = file_ids(path)
+        self._warning: ContinuousWarning | None = None
+        self._rescued: Path | None = None
 
     async def append(self, run_id: str, events: Sequence[Event], *, lease: Lease | None = None) -> list[Record]:
-        """Append all or nothing, durably if any is a control event."""
+        """Append all or nothing, durably if any is a control event.
+
+        A driver whose store had to be put back gets a warning about it recorded before its own events.
+        """
         run_id = _text(run_id)
+        durable = any(event_kind(event) == "control" for event in events)
+        if durable:
+            self._keep_hold(writing=True)
+        if lease is not None and self._warning is not None:
+            events, self._warning = (self._warning, *events), None
         stored = [(event, *stored_form(event)) for event in events]
         now = self._clock.now()
-        durable = any(event_kind(event) == "control" for event in events)
         with self._write(durable=durable):
             last = self._last_seq(run_id, lease)
             rows = [
@@ -95,6 +107,7 @@ class SqliteLog:
 
     def _foreign_commits(self) -> int:
         """A number that changes whenever another connection has committed."""
+        self._keep_hold(writing=False)
         with spoken_errors(self._path):
             version: int = self._db.execute("PRAGMA data_version").fetchone()[0]
             return version
@@ -103,6 +116,7 @@ class SqliteLog:
         """Become the driver of this run and the only one in this folder. RunBusy if someone living is."""
         run_id, name, folder = _text(run_id), _text(name), real_folder(folder)
         now = self._clock.now()
+        self._keep_hold(writing=True)
         with ExitStack() as undo:
             # The write lock is held over both steps: drivers that start at the same moment go one by one.
             with self._write(durable=True):
@@ -123,6 +137,7 @@ class SqliteLog:
     async def release(self, lease: Lease, *, status: str) -> None:
         """Stop being the driver. The status is recorded unless another driver took over meanwhile."""
         try:
+            self._keep_hold(writing=True)
             with self._write(durable=True):
                 self._db.execute(
                     "UPDATE runs SET status = ?, updated_at = ? WHERE run_id = ? AND fence = ?",
@@ -169,7 +184,63 @@ class SqliteLog:
         """Give up all leases and the file. Harmless when done twice."""
         while self._held:
             self._held.popitem()[1].close()
+        self._files = ()
         self._db.close()
+
+    def _keep_hold(self, *, writing: bool) -> None:
+        """Notice that the files were deleted or replaced: an agent can do that, and SQLite does not mind."""
+        if not self._files or (now := file_ids(self._path)) == self._files:
+            return
+        if writing or self._held:
+            self._put_back()
+        elif now[0] is not None and now[0] != self._files[0]:
+            self._change_to(open_database(self._path))  # its driver has put it back
+
+    def _put_back(self) -> None:
+        """Go on with a new file that holds everything. StoreError, naming a copy, when there cannot be one."""
+        try:
+            with spoken_errors(self._path):
+                spoilt = make_way(self._path, self._files)
+                found = open_database(self._path)
+                try:
+                    with transaction(found):
+                        merge(self._db, found, {lease.run_id for lease in self._held})
+                        self._lock_again(found)
+                except BaseException:
+                    found.close()
+                    raise
+                if spoilt is not None:
+                    spoilt.unlink(missing_ok=True)
+        except StoreError as refused:
+            raise StoreError(
+                f"{self._path} was deleted or replaced while runs were being recorded and cannot be put back, so "
+                f"nothing more can be recorded: {refused}; {self._rescue()}"
+            ) from refused
+        self._change_to(found)
+        self._warning = ContinuousWarning(
+            message=f"{self._path} was deleted or replaced while this run was at work; all that was in it is back"
+        )
+
+    def _lock_again(self, found: sqlite3.Connection) -> None:
+        """The lock files may have gone with the folder; without them a second driver would not be refused."""
+        for lease in list(self._held):
+            row = found.execute("SELECT name, folder, fence FROM runs WHERE run_id = ?", (lease.run_id,)).fetchone()
+            if row is not None and row[2] == lease.token:
+                self._held[lease].close()
+                self._held[lease] = self._locks.take(lease.run_id, name=row[0], folder=row[1], now=self._clock.now())
+
+    def _change_to(self, found: sqlite3.Connection) -> None:
+        self._db.close()
+        self._db, self._files, self._durable = found, file_ids(self._path), None
+        for follower in self._followers:
+            follower.set()
+
+    def _rescue(self) -> str:
+        try:
+            self._rescued = self._rescued or copy_elsewhere(self._db)
+        except (sqlite3.Error, OSError) as trouble:
+            return f"what was in it is lost ({trouble})"
+        return f"a copy of what was in it is {self._rescued}"
 
     @contextmanager
     def _write(self, *, durable: bool) -> Iterator[None]:
