@@ -13,8 +13,7 @@ from typing import get_args
 from untildone.cli.documentation import field_docs, meaning
 from untildone.core import events, faults, trace
 from untildone.core.decide import STOP_RULES
-from untildone.core.durations import format_duration
-from untildone.core.settings import GROUPS, PROFILES, SETTINGS, Setting
+from untildone.core.settings import GROUPS, PROFILES, SETTINGS, Setting, as_typed
 from untildone.core.stopping import ENDINGS, EXITS, Reason
 
 DOCS = Path(__file__).resolve().parent
@@ -40,9 +39,7 @@ def shown(setting: Setting, value: object) -> str:
         return "empty"
     if isinstance(value, bool):
         return "`true`" if value else "`false`"
-    if setting.kind == "DURATION" and isinstance(value, float):
-        return f"`{format_duration(value)}`"
-    return f"`{value}`"
+    return f"`{as_typed(setting, value)}`"
 
 
 def settings_tables() -> str:
@@ -128,9 +125,16 @@ def rules_table() -> str:
 
 
 def faults_table() -> str:
-    """Every named cause of a failed iteration."""
+    """Every named cause of a failed iteration, and what the loop does about it."""
     rows = ((f"`{fault.name}`", fault.meaning, fault.remedy.value) for fault in faults.FAULTS.values())
     return table(["fault", "meaning", "what the loop does"], rows)
+
+
+def signs_table() -> str:
+    """Every piece of evidence, in the order in which it is looked for; then what the loop knows by itself."""
+    judged = [(str(number), sign.words, f"`{sign.fault.name}`") for number, sign in enumerate(faults.SIGNS, 1)]
+    known = [("", words, f"`{name}`") for name, words in faults.BY_THE_LOOP.items()]
+    return table(["", "evidence", "fault"], judged + known)
 
 
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
@@ -139,7 +143,8 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "events": ("events.md", events_pages),
     "exit codes": ("stopping.md", exits_table),
     "stop rules": ("stopping.md", rules_table),
-    "faults": ("stopping.md", faults_table),
+    "faults": ("faults.md", faults_table),
+    "evidence": ("faults.md", signs_table),
 }
 
 

@@ -16,6 +16,7 @@ SAMPLES = {
     "CMD": ("one", "two"), "PERCENT": ("10", "20"), "PROGRAM": ("one", "two"), "MODEL": ("one", "two"),
     "MODE": ("plan", "default"), "TOOLS": ("Edit", "Read"), "DIR": ("/one", "/two"), "FILE": ("/one", "/two"),
     "ARGS": ("--one", "--two"), "PREFIX": ("one/", "two/"), "": ("true", "false"),
+    "SIZE": ("1G", "2G"), "MODELS": ("one", "two"), "URL": ("http://one", "http://two"),
 }  # fmt: skip
 
 

@@ -20,8 +20,9 @@ PROJECT_FILE = "untildone.toml"
 OPERATOR_MARK = "UNTILDONE_RUN"
 """Set in the environment of everything an agent starts: whoever has it is not the operator."""
 
+_PREFIX = "UNTILDONE_"
 # Relative paths in these mean the folder they were written in, so that a run can be resumed from anywhere.
-_PATHS = frozenset({"hooks_file", "add_dirs", "mcp_config", "claude"})
+_PATHS = frozenset({"hooks_file", "add_dirs", "mcp_config", "claude", "config_dir", "then"})
 _INSIDE = frozenset({"notes_file", "knowledge_file"})
 _SLUG_LENGTH = 32
 
@@ -96,7 +97,7 @@ def resolve(
     return Resolved(
         values={name: value for name, (value, _) in settled.items()},
         origins={name: origin for name, (_, origin) in settled.items()},
-        notices=tuple(_notices(layers)),
+        notices=(*_notices(layers), *_misspelt(env)),
     )
 
 
@@ -272,6 +273,16 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Given]:
         if name is not None:
             given[setting.name] = Given(env[name], f"environment {name}")
     return given
+
+
+def _misspelt(env: Mapping[str, str]) -> Iterable[str]:
+    """A variable that looks like a setting and is none would be believed to work."""
+    known = {name for setting in SETTINGS for name in setting.env} | {OPERATOR_MARK}
+    for name in sorted(env):
+        if name.startswith(_PREFIX) and name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+            hint = f"did you mean {near[0]}?" if near else "`untildone config` lists all settings"
+            yield f"the environment variable {name} is no setting: {hint}"
 
 
 def _from_file(path: Path) -> dict[str, Given]:

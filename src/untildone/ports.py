@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from untildone.core.events import Event, Record
+from untildone.core.liveness import Pulse
+from untildone.core.notice import Note
 from untildone.core.outcome import CheckResult, Order, Outcome
 
 Tell = Callable[[Event], Awaitable[None]]
@@ -33,8 +35,15 @@ class Agent(Protocol):
         """
         ...
 
-    async def interrupt(self) -> None:
-        """End the running iteration soon: `iterate` returns with `interrupted=True`. Harmless when idle."""
+    async def interrupt(self, *, discard: bool = False) -> None:
+        """End the running iteration soon: `iterate` returns with `interrupted=True`. Harmless when idle.
+
+        What the iteration started is ended with it; with `discard`, the process it ran in too.
+        """
+        ...
+
+    def pulse(self) -> Pulse | None:
+        """Signs of life of the running iteration; None while nothing is expected of it (idle, or done talking)."""
         ...
 
     async def close(self) -> None:
@@ -64,6 +73,14 @@ class Process(Protocol):
 
     def stderr_tail(self) -> str:
         """The last few KB it wrote to stderr."""
+        ...
+
+    def vitals(self) -> Pulse:
+        """What its whole tree did so far; fields the system cannot tell are None."""
+        ...
+
+    def family(self) -> set[int]:
+        """Every living process of its tree, itself included; empty where the system cannot tell."""
         ...
 
     async def end(self, grace: float = 2.0) -> None:
@@ -165,6 +182,8 @@ class Settled:
     message: str = ""
     warning: str = ""
     """Why a commit could not be made (a failing hook, no identity); the work is kept as it is."""
+    left: tuple[str, ...] = ()
+    """Paths that should have been committed and were not: no commit holds their present content."""
 
 
 class Workspace(Protocol):
@@ -217,4 +236,41 @@ class Ledger(Protocol):
 
     def replies(self, session_id: str, cwd: str) -> list[Event]:
         """`agent.reply` events of that session, one per message id."""
+        ...
+
+
+class Notifier(Protocol):
+    """A channel on which a human is told what happens."""
+
+    @property
+    def name(self) -> str:
+        """How it is called in messages: never with a secret in it."""
+        ...
+
+    async def send(self, note: Note) -> str:
+        """Deliver a note: "" or one line of trouble. Bounded in time, may be cancelled at any moment."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFacts:
+    """What the machine has left. None: it cannot be told here."""
+
+    disk_free: int | None = None
+    """Bytes, on the fullest of the disks the run writes to."""
+    disk_where: str = ""
+    memory_free: int | None = None
+    memory_total: int | None = None
+    processes: int | None = None
+    """Of this user."""
+    process_limit: int | None = None
+
+
+class Machine(Protocol):
+    """The computer the run works on. Both methods may block for a moment: call them in a thread."""
+
+    def look(self) -> MachineFacts: ...
+
+    def reclaimable(self, where: str) -> list[tuple[str, int]]:
+        """What on that disk could be removed, and its bytes (at least), largest first."""
         ...

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from untildone.agents.argv import as_prompt, claude_argv, find_claude, fits_in_argv, settings_json
+from untildone.agents.argv import (
+    as_prompt,
+    claude_argv,
+    find_claude,
+    fits_in_argv,
+    hooks_saying,
+    require_sandbox,
+    settings_json,
+)
 from untildone.core.policy import AgentOptions
 from untildone.errors import AgentMissing
 
@@ -81,7 +89,7 @@ def test_a_prompt_that_looks_like_a_command_is_disguised(prompt: str) -> None:
 
 def test_our_hook_says_the_rules_again_whatever_is_in_them() -> None:
     rules = 'it\'s "quoted" $HOME `id` %s \\n\nsecond line'
-    [group] = json.loads(settings_json(rules))["hooks"]["SessionStart"]
+    [group] = hooks_saying(rules)["SessionStart"]
     assert group["matcher"] == "compact"
     said = subprocess.run(
         ["sh", "-c", group["hooks"][0]["command"]], capture_output=True, text=True, check=True, timeout=10
@@ -89,8 +97,25 @@ def test_our_hook_says_the_rules_again_whatever_is_in_them() -> None:
     assert said.stdout == rules
 
 
-def test_the_users_hooks_replace_ours() -> None:
-    assert json.loads(settings_json("rules", {"Stop": []})) == {"hooks": {"Stop": []}}
+def test_settings_hold_hooks_and_sandbox_and_are_left_out_when_empty() -> None:
+    assert settings_json(AgentOptions(), None) is None
+    assert json.loads(settings_json(AgentOptions(), {"Stop": []}) or "") == {"hooks": {"Stop": []}}
+    both = json.loads(settings_json(AgentOptions(sandbox="claude"), {"Stop": []}) or "")
+    assert both["hooks"] == {"Stop": []}
+    assert both["sandbox"] == {
+        "enabled": True, "autoAllowBashIfSandboxed": True, "allowUnsandboxedCommands": False, "failIfUnavailable": True,
+    }  # fmt: skip
+
+
+def test_a_sandbox_that_cannot_be_built_is_refused_with_the_cure(tmp_path: Path) -> None:
+    require_sandbox(AgentOptions(), path=str(tmp_path))
+    with pytest.raises(AgentMissing, match="bwrap and socat: install with `sudo apt-get install bubblewrap socat`"):
+        require_sandbox(AgentOptions(sandbox="claude"), path=str(tmp_path))
+    executable(tmp_path / "bwrap")
+    with pytest.raises(AgentMissing, match="needs socat:"):
+        require_sandbox(AgentOptions(sandbox="claude"), path=str(tmp_path))
+    executable(tmp_path / "socat")
+    require_sandbox(AgentOptions(sandbox="claude"), path=str(tmp_path))
 
 
 def executable(path: Path) -> Path:

@@ -96,10 +96,17 @@ async def test_a_malformed_result_is_no_result(tmp_path: Path) -> None:
     assert "result" in outcome.failure.text
 
 
-async def test_death_by_a_signal_is_a_crash(tmp_path: Path) -> None:
-    outcome, _ = await run(tmp_path, "kill -KILL $$")
+@pytest.mark.parametrize(("signal", "fault"), [("SEGV", "crash"), ("ABRT", "crash"), ("KILL", "out_of_memory")])
+async def test_death_by_a_signal_has_its_name(tmp_path: Path, signal: str, fault: str) -> None:
+    outcome, _ = await run(tmp_path, f"kill -{signal} $$")
     assert outcome.failure is not None
-    assert classify(outcome.failure).name == "crash"
+    assert classify(outcome.failure).name == fault
+
+
+async def test_a_full_disk_is_named_by_what_stderr_says(tmp_path: Path) -> None:
+    outcome, _ = await run(tmp_path, "echo 'ENOSPC: no space left on device, write' >&2; exit 1")
+    assert outcome.failure is not None
+    assert classify(outcome.failure).name == "disk_full"
 
 
 async def test_a_process_that_stays_after_its_result_is_ended(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def transcript(stage: Stage) -> str:
     return path.read_text() if path.exists() else ""
 
 
-async def test_a_claude_killed_in_mid_iteration_is_a_crash_and_is_replaced(tmp_path: Path) -> None:
+async def test_a_claude_killed_in_mid_iteration_is_named_and_is_replaced(tmp_path: Path) -> None:
     replies = (bash("touch began; sleep 61"), DONE)
     async with staged(tmp_path, scenario=Scenario(name="crash", replies=replies)) as stage:
         iterating = asyncio.create_task(stage.iterate())
@@ -178,7 +178,7 @@ async def test_a_claude_killed_in_mid_iteration_is_a_crash_and_is_replaced(tmp_p
         outcome = await iterating
         assert outcome.failure is not None
         assert (outcome.failure.has_result, outcome.failure.signal) == (False, signal.SIGKILL)
-        assert classify(outcome.failure).name == "crash"
+        assert classify(outcome.failure).name == "out_of_memory"
         assert outcome.cost_usd == pytest.approx(stage.ledger_cost(), abs=1e-9)
         assert outcome.session_id is not None
         resumed = await stage.iterate("Go on.", resume_session=outcome.session_id)

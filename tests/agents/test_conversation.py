@@ -67,7 +67,7 @@ CAPTURES = {
     "session-first": Expected(None, 0.0008, 120, HELLO),
     "session-fork": Expected(None, 0.0008, 120, HELLO),
     "session-resume": Expected(None, 0.0008, 120, HELLO),
-    "session-resume-unknown": Expected("model_error", exit_code=1),
+    "session-resume-unknown": Expected("session_lost", exit_code=1),
     "sigint-tool": Expected(None, 0.0008, 120),
     "stop-hook-blocked": Expected(None, 0.0032, 480, HELLO),
     "stop-hook-cap": Expected(None, 0.0072, 1080, HELLO),
@@ -223,6 +223,22 @@ def test_no_order_and_no_cut_can_raise(data: st.DataObject) -> None:
     text = b"\n".join(shuffled)
     conversation, events = fold(text[: data.draw(st.integers(0, len(text)))])
     sound(conversation.outcome(), events)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_no_bytes_anywhere_can_raise(data: st.DataObject) -> None:
+    """Random bytes over, into and between the lines of a capture, and lines of several captures mixed."""
+    names = data.draw(st.lists(st.sampled_from(sorted(CAPTURES)), min_size=1, max_size=3))
+    text = bytearray(
+        b"\n".join(line for name in names for line in data.draw(st.permutations(capture(name).splitlines())))
+    )
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(text)))
+        text[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=40))
+    conversation, events = fold(bytes(text))
+    stderr = data.draw(st.binary(max_size=60)).decode("utf-8", "replace")
+    sound(conversation.outcome(exit_code=data.draw(st.sampled_from([None, 0, 1, -9, 137])), stderr=stderr), events)
 
 
 @given(st.sampled_from(sorted(CAPTURES)), st.integers(1, 4))

@@ -21,6 +21,11 @@ def test_what_the_user_set_is_kept() -> None:
     assert env["CLAUDE_CONFIG_DIR"] == "/c"
 
 
+def test_a_run_can_have_a_configuration_of_its_own() -> None:
+    assert agent_environment({"CLAUDE_CONFIG_DIR": "/c"}, run_id="r", config_dir="/own")["CLAUDE_CONFIG_DIR"] == "/own"
+    assert "CLAUDE_CONFIG_DIR" not in agent_environment({}, run_id="r")
+
+
 def test_root_may_skip_permissions_only_when_it_was_asked_for() -> None:
     assert "IS_SANDBOX" not in agent_environment({}, run_id="r", is_root=True)
     assert "IS_SANDBOX" not in agent_environment({}, run_id="r", skip_permissions=True)

@@ -12,7 +12,8 @@ from untildone.core.trace import AgentToolUse
     ("name", "given", "detail"),
     [
         ("Bash", {"command": "\n make test\nrm x"}, "make test"),
-        ("Bash", {"command": "echo \x1b[31mred\x07"}, "echo  [31mred "),
+        ("Bash", {"command": "echo \x1b[31mred\x07"}, "echo red"),
+        ("Bash", {"command": "\x1b[2J\n\x1b]0;title\x07ls \u202egnp"}, "ls gnp"),
         ("Edit", {"file_path": "/work/here/src/a.py"}, "src/a.py"),
         ("Read", {"file_path": "/elsewhere/b.py"}, "/elsewhere/b.py"),
         ("NotebookEdit", {"notebook_path": "/work/here/n.ipynb"}, "n.ipynb"),

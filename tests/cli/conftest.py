@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.background_kit import Background
 from cli.cli_kit import Runs, Said, Say
 from untildone.cli.app import entry
 
@@ -36,3 +37,8 @@ def say(store: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> Say:
 @pytest.fixture
 def runs(store: Path) -> Runs:
     return Runs(store)
+
+
+@pytest.fixture
+def background(tmp_path: Path, project: Path, store: Path) -> Background:
+    return Background(tmp_path, project, store)

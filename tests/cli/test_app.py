@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ import pytest
 
 from cli.cli_kit import Say
 from untildone import __version__
+from untildone.__main__ import main
 from untildone.cli import app
 from untildone.core.settings import SETTINGS
 
@@ -24,6 +26,15 @@ def test_every_command_has_help(say: Say, command: str) -> None:
     said = say(command, "--help")
     assert said.code == 0
     assert said.out.startswith(f"Usage: untildone {command}")
+    assert say(command, "-h") == said
+
+
+def test_help_says_what_is_typed(say: Say) -> None:
+    text = " ".join(say("run", "-h").out.split())
+    assert "a number alone is minutes" in text
+    assert "scripted" not in text
+    assert "[Read, Glob, Grep, Edit, Write, Bash(ls:*)," in text
+    assert "[512M]" in text
 
 
 def test_every_flag_of_the_table_is_an_option_of_run(say: Say) -> None:
@@ -54,6 +65,16 @@ def test_every_flag_of_the_table_is_an_option_of_run(say: Say) -> None:
         (["run", "x", "-m", "1", "--cwd", "nowhere"], "nowhere is not a folder"),
         (["tasks", "nowhere.md", "-m", "1"], "nowhere.md cannot be read"),
         (["tasks", "empty.md", "-m", "1"], "empty.md is empty"),
+        (["tasks", "pipe", "-m", "1"], "pipe is no plain file"),
+        (["tasks", "huge.md", "-m", "1"], "huge.md is larger than 1 MiB"),
+        (["run", "--prompt-file", "pipe", "-m", "1"], "--prompt-file pipe is empty"),
+        (["run", "--prompt-file", "huge.md", "-m", "1"], "huge.md is larger than 1 MiB"),
+        (["run", "--prompt-file", "/dev/zero", "-m", "1"], "/dev/zero is no plain file"),
+        (["run", "--prompt-file", ".", "-m", "1"], ". cannot be read: Is a directory"),
+        (["run", "x", "-m", "1", "--check", ""], "--check must not be empty"),
+        (["run", "x", "-m", "1", "--check", "true", "--check", " "], "--check must not be empty"),
+        (["run", "x", "-m", "1", "--format", "{nope}"], "--format: '{nope}' is not a field"),
+        (["resume", "--format", "{"], "--format: '{' is not a field"),
         (["tasks", "../TODO.md", "-m", "1"], "is outside of"),
         (["tasks", "t.md", "-m", "1", "--task-prompt", "a", "--task-prompt-file", "t.md"], "exclude each other"),
         (["message", "a", "b", "c"], "put the text in quotes"),
@@ -70,6 +91,8 @@ def test_wrong_usage_is_one_line_and_exit_code_2(say: Say, project: Path, argv: 
     (project / "empty.md").write_text(" \n")
     (project / "binary.md").write_bytes(b"\xff\xfe\x00")
     (project / "t.md").write_text("- [ ] a")
+    (project / "huge.md").write_text("- [ ] a\n" * 200_000)
+    os.mkfifo(project / "pipe")
     (project.parent / "TODO.md").write_text("- [ ] a")
     said = say(*argv)
     assert said.code == 2
@@ -119,6 +142,22 @@ def test_ctrl_c_is_130(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app.Commands, "get_command", lambda *_: interrupted)
     said = say("status")
     assert (said.code, said.out, said.err.strip()) == (130, "", "")
+
+
+def test_ctrl_c_while_we_are_still_starting_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "entry", interrupted)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+
+
+def test_a_goal_comes_through_a_pipe_too(project: Path) -> None:
+    line = f"{sys.executable} -m untildone run --prompt-file <(sleep 0.1; echo Port it) -m 1 --dry-run --json"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=True)
+    assert '"goal": "Port it"' in done.stdout
 
 
 def test_a_reader_that_went_away_gets_no_complaint() -> None:

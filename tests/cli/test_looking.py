@@ -25,10 +25,16 @@ def test_status_says_where_a_run_stands(say: Say, runs: Runs, project: Path) -> 
     assert (found["run_id"], found["attempts"], found["total_cost_usd"]) == ("abc123def456", 1, 0.25)
 
 
+def test_status_counts_iterations_without_a_second_limit_beside_the_gauges(say: Say, runs: Runs, project: Path) -> None:
+    runs.begin(project, *FIRST, SUSPENDED)
+    assert " iteration  1, 1 succeeded\n" in say("status").out
+
+
 def test_a_run_whose_driver_died_is_called_interrupted(say: Say, runs: Runs, project: Path) -> None:
     runs.begin(project, FIRST[0], status="running")
     assert "interrupted" in say("status").out
     assert "interrupted" in say("ls").out
+    assert "Not done yet: interrupted (its driver is gone)" in say("brief").out
 
 
 def test_ls_lists_all_runs(say: Say, runs: Runs, project: Path, tmp_path: Path) -> None:
@@ -80,6 +86,6 @@ def test_replay_shows_iterations_and_what_other_limits_would_have_done(say: Say,
     assert len(table.splitlines()) == 3
     said = say("replay", "--set", "max_runs=1").out
     assert "With max_runs = 1 the run would have stopped in iteration 1" in said
-    assert "1 iterations, $0.25" in said
+    assert "That is 1 iteration, $0.25" in said
     assert "instead of 2 iterations, $0.75" in said
     assert "gone on beyond" in say("replay", "--set", "max_runs=0", "--set", "max_cost_usd=0").out

@@ -83,6 +83,20 @@ def test_another_folder_and_another_name(say: Say, tmp_path: Path) -> None:
     assert (found["spec"]["cwd"], found["spec"]["name"]) == (str(other), "mine")
 
 
+def test_a_dry_run_tells_the_truth_about_the_branch(say: Say, project: Path) -> None:
+    def commits(*flags: str) -> str:
+        shown = say("run", "x", "-m", "1", "--dry-run", *flags).out
+        return next(line for line in shown.splitlines() if line.strip().startswith("commits"))
+
+    assert "history kept outside of the folder" in commits()
+    subprocess.run(["git", "init", "-q", "-b", "topic", "."], cwd=project, check=True)
+    either = "on the new branch untildone/night if topic is the default branch, else on topic"
+    assert commits("--name", "night").endswith(either)
+    assert "untildone/..." in commits("--name", "../../../x")
+    assert commits("--disable-branches").endswith("on branch topic")
+    assert commits("--disable-commits").endswith("off")
+
+
 def test_a_bare_timeout_says_how_it_is_read(say: Say) -> None:
     said = say("run", "x", "-m", "1", "--timeout", "15", "--dry-run")
     assert said.err == "untildone: --timeout 15 is read as 15 minutes; write 15m or 15s to be clear\n"
@@ -122,7 +136,7 @@ def test_plain_lines_show_what_happens(say: Say, failing: list[str]) -> None:
 def test_the_same_command_again_resumes(say: Say, runs: Runs, failing: list[str]) -> None:
     first = json.loads(say("run", "x", *failing, "--json").out)
     again = say("run", "x", *failing, "--json", "--reset-circuit", "--max-cost", "3")
-    assert "resuming" in again.err
+    assert f"resuming {first['name']} after 1 iteration (--new starts afresh)" in again.err
     result = json.loads(again.out)
     assert (result["run_id"], result["attempts"]) == (first["run_id"], 2)
     events = [record.event for record in runs.read(first["run_id"])]
@@ -196,6 +210,31 @@ def test_resume_takes_other_settings(say: Say, runs: Runs, project: Path, failin
     assert (changed.policy.max_runs, changed.policy.max_iterations, changed.policy.same_error_threshold) == (5, 9, 7)
 
 
+def test_nothing_is_called_resumed_that_was_not(say: Say, runs: Runs, project: Path) -> None:
+    runs.begin(project, *FIRST, SUSPENDED, name=name_of(project, "x"), goal="x")
+    said = say("run", "x", "-m", "3", "--claude", "no-such-claude")
+    assert said.code == 2
+    assert "resuming" not in said.err
+
+
+def test_a_run_goes_on_in_a_folder_that_was_moved(
+    say: Say, runs: Runs, tmp_path: Path, project: Path, failing: list[str]
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    runs.begin(old, *FIRST, SUSPENDED)
+    old.rename(new)
+    lost = say("resume", "night")
+    assert lost.code == 2
+    assert f"{old} is gone: if it was moved, say `untildone resume abc123def456 --cwd FOLDER`" in lost.err
+    result = json.loads(say("resume", "night", "--cwd", str(new), *failing, "--json").out)
+    assert (result["run_id"], result["attempts"]) == ("abc123def456", 2)
+    assert runs.state().spec.cwd == str(new)
+    (row,) = runs.list()
+    assert row.folder == str(new)
+    assert ResetRequested(by="cli", circuit=False, session=True) in [record.event for record in runs.read()]
+
+
 # --- on the real Claude Code -----------------------------------------------------------------------
 
 
@@ -261,4 +300,8 @@ def test_a_rehearsal_ends_well_and_leaves_nothing(say: Say, tmp_path: Path, monk
     assert "checks failed" in said.out
     assert "done and verified" in said.out
     assert "# Briefing" in said.out
+    assert "untildone brief" not in said.out
+    assert "git log" not in said.out
+    last_words = said.out.split("That was a rehearsal")[1]
+    assert max(map(len, last_words.splitlines())) < 80
     assert list(scratch.iterdir()) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.cli_kit import Say
+from cli.cli_kit import FIRST, SUSPENDED, Runs, Say
 from untildone.core.settings import SETTINGS
 
 
@@ -46,6 +46,23 @@ def test_doctor_finds_what_is_missing(say: Say, project: Path, tmp_path: Path) -
     ill = say("doctor", "--claude", "no-such-claude", "--json")
     assert ill.code == 1
     assert [finding["name"] for finding in json.loads(ill.out) if not finding["ok"]] == ["claude", "settings"]
+
+
+def test_doctor_finds_a_damaged_store(say: Say, runs: Runs, project: Path) -> None:
+    runs.begin(project, *FIRST * 200, SUSPENDED)
+    content = bytearray(runs.path.read_bytes())
+    content[8192::3] = b"A" * len(content[8192::3])
+    runs.path.write_bytes(content)
+    found = {finding["name"]: finding for finding in json.loads(say("doctor", "--json").out)}
+    assert not found["store"]["ok"]
+    assert str(runs.path) in found["store"]["detail"] + found["store"]["remedy"]
+
+
+def test_a_misspelt_variable_is_said(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNTILDONE_MAXRUNS", "3")
+    line = "untildone: the environment variable UNTILDONE_MAXRUNS is no setting: did you mean UNTILDONE_MAX_RUNS?\n"
+    assert say("config").err == line
+    assert say("run", "x", "-m", "1", "--dry-run").err == line
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -4,10 +4,11 @@ import pytest
 
 from cli.cli_kit import DONE, FIRST, SUSPENDED, Runs, Say
 from untildone.core.events import LimitsChanged, MessageReceived, ResetRequested
+from untildone.core.policy import Policy
 
 OPERATOR_COMMANDS = [
     ["stop"], ["pause"], ["resume"], ["message", "hello"],
-    ["limits"], ["limits", "-m", "9"], ["reset"], ["config", "trust"],
+    ["limits"], ["limits", "-m", "9"], ["reset"], ["config", "trust"], ["run", "x", "-m", "1"], ["rehearse"],
 ]  # fmt: skip
 
 
@@ -90,6 +91,39 @@ def test_a_finished_run_is_not_resumed(say: Say, runs: Runs, project: Path) -> N
     said = say("resume", "night")
     assert said.code == 2
     assert "night is done" in said.err
+
+
+@pytest.mark.parametrize("argv", [["message", "night", "hello"], ["limits", "night", "-m", "9"], ["reset", "night"]])
+def test_nothing_is_asked_of_a_finished_run(say: Say, runs: Runs, project: Path, argv: list[str]) -> None:
+    runs.begin(project, *FIRST, DONE, status="completed")
+    said = say(*argv)
+    assert (said.code, said.out) == (2, "")
+    assert "night is done" in said.err
+    assert runs.last() == DONE
+
+
+def test_the_last_limit_is_not_lifted_by_the_way(say: Say, runs: Runs, project: Path) -> None:
+    runs.begin(project, *FIRST, SUSPENDED, policy=Policy(max_runs=5))
+    for command in ("limits", "resume"):
+        said = say(command, "night", "-m", "0")
+        assert said.code == 2
+        assert "nothing would limit night any more" in said.err
+        assert "--unbounded" in said.err
+    assert runs.last() == SUSPENDED
+    assert say("limits", "night", "-m", "0", "--max-cost", "1").code == 0
+    assert runs.state().policy.max_cost_usd == 1.0
+
+
+def test_a_run_that_lost_its_limits_is_not_taken_up_without_a_word(say: Say, runs: Runs, project: Path) -> None:
+    runs.begin(project, *FIRST, SUSPENDED, LimitsChanged(by="u", changes={"max_runs": None}), policy=Policy(max_runs=5))
+    said = say("resume", "night")
+    assert said.code == 2
+    assert "--unbounded" in said.err
+
+
+def test_an_unbounded_run_may_stay_so(say: Say, runs: Runs, project: Path) -> None:
+    runs.begin(project, *FIRST, SUSPENDED, policy=Policy(max_runs=5, unbounded=True))
+    assert say("limits", "night", "-m", "0").code == 0
 
 
 def test_a_run_is_found_by_the_beginning_of_its_id(say: Say, runs: Runs, project: Path) -> None:

@@ -4,7 +4,7 @@ from dataclasses import fields
 import pytest
 
 from untildone.core.limits import LIMIT_FIELDS
-from untildone.core.settings import ARGUMENTS, BY_NAME, GROUPS, HOMES, PROFILES, SETTINGS, Setting
+from untildone.core.settings import ARGUMENTS, BY_NAME, GROUPS, HOMES, PROFILES, SETTINGS, Setting, as_typed
 
 NESTED = {"options", "tending"}
 
@@ -25,7 +25,7 @@ def test_names_flags_and_variables_are_unique() -> None:
 
 
 def test_settings_explain_themselves_only_where_no_field_does() -> None:
-    typed_otherwise = {"deadline", "dirty"}
+    typed_otherwise = {"deadline", "dirty", "agent", "max_duration", "max_wait", "idle_timeout", "iteration_timeout"}
     explained = {setting.name for setting in SETTINGS if setting.help}
     assert explained == {setting.name for setting in SETTINGS if setting.home == "cli"} | typed_otherwise
 
@@ -63,3 +63,17 @@ def test_what_runs_code_is_guarded() -> None:
     dangerous = {"checks", "before_iteration", "after_iteration", "on_stop", "hooks_file", "claude", "mcp_config"}
     dangerous |= {"extra_args", "skip_permissions", "permission_mode", "allowed_tools", "add_dirs", "unbounded"}
     assert sorted(name for name in dangerous if not BY_NAME[name].guarded) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "written"),
+    [
+        ("model", None, ""), ("wait", True, "on"), ("wait", False, "off"), ("max_duration", 5400.0, "1h30m"),
+        ("allowed_tools", ("Read", "Edit"), "Read, Edit"), ("disk_reserve", 512 << 20, "512M"),
+        ("keep_quota", 0.3, "30%"), ("output_decline_threshold", 70, "70"), ("max_cost_usd", 2.5, "2.5"),
+    ],
+)  # fmt: skip
+def test_values_are_shown_as_they_are_typed(name: str, value: object, written: str) -> None:
+    setting = BY_NAME[name]
+    assert as_typed(setting, value) == written
+    assert not written or setting.parse(written) == value

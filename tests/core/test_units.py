@@ -83,6 +83,46 @@ def test_lists_come_from_lines_or_lists() -> None:
         units.lines([1])
 
 
+@pytest.mark.parametrize("wrong", ["", " \n ", ("",), ["true", " "]])
+def test_an_empty_item_is_a_mistake(wrong: object) -> None:
+    with pytest.raises(ValueError, match="must not be empty"):
+        units.lines(wrong)
+
+
+def test_no_tools_at_all_can_be_said() -> None:
+    assert units.tools(("",)) == units.tools("") == ()
+
+
+@pytest.mark.parametrize(("written", "part"), [("30%", 0.3), (30, 0.3), ("2.5", 0.025), ("0", None), (" 99 % ", 0.99)])
+def test_shares(written: object, part: float | None) -> None:
+    assert units.share(written) == part
+
+
+@pytest.mark.parametrize("wrong", ["100", "-1", "a third", "nan", True, ""])
+def test_a_share_is_a_percentage(wrong: object) -> None:
+    with pytest.raises(ValueError, match="30%"):
+        units.share(wrong)
+
+
+@pytest.mark.parametrize(
+    ("written", "number"), [("512M", 512 << 20), ("2G", 2 << 30), ("1.5k", 1536), ("1 GiB", 1 << 30), ("7", 7), (0, 0)]
+)
+def test_sizes(written: object, number: int) -> None:
+    assert units.size(written) == number
+    assert units.size(units.size_text(number)) == number
+
+
+@pytest.mark.parametrize("wrong", ["-1M", "big", "", "1X", True, "1e9"])
+def test_a_size_has_a_unit_people_know(wrong: object) -> None:
+    with pytest.raises(ValueError, match="512M"):
+        units.size(wrong)
+
+
+@pytest.mark.parametrize(("number", "written"), [(512 << 20, "512M"), (1 << 30, "1G"), (1536, "1536"), (0, "0")])
+def test_sizes_are_written_as_they_are_read(number: int, written: str) -> None:
+    assert units.size_text(number) == written
+
+
 def test_arguments_are_split_like_a_shell_does() -> None:
     assert units.words("--settings 'a b'") == ("--settings", "a b")
     with pytest.raises(ValueError, match="cannot be split"):

@@ -14,7 +14,7 @@ from core.run_kit import START, after, completed, failed, now_of, records, start
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.fold import HANDLERS, fold
-from untildone.core.oneliners import closing_lines, monitor_line, result_line
+from untildone.core.oneliners import check_template, closing_lines, monitor_line, result_line
 from untildone.core.outcome import Evidence, Usage
 from untildone.core.policy import Policy
 from untildone.core.state import LoopState
@@ -62,6 +62,7 @@ def test_a_wait_says_what_for_and_until_when_in_local_time() -> None:
         ([started(1)], "running", "running"),
         ([started(1), ev.PauseRequested(by="me")], "running", "pausing"),
         ([ev.PauseRequested(by="me")], "paused", "paused"),
+        ([ev.ResourcesSeen(disk_low=True, disk_free=9)], "waiting", "waiting for free disk space"),
         ([started(1), ev.StopRequested(by="me")], "running", "stopping"),
         ([started(1), ev.StopRequested(by="me", after_iteration=True)], "running", "stopping after this iteration"),
         ([ev.ContinuousSuspended(stop_reason="billing")], "suspended",
@@ -166,6 +167,26 @@ def test_the_advice_can_be_typed(reason: Reason, command: str) -> None:
     assert stopped(reason, policy=Policy(max_runs=4, max_cost_usd=5.0, max_duration=3600.0)).advice == command
 
 
+@pytest.mark.parametrize(
+    ("limit", "spent", "said"), [(1e-7, 0.0, "0.01"), (1e-7, 0.123, "0.25"), (0.015, 0.015, "0.03"), (2.5, 2.6, "5.20")]
+)
+def test_more_money_is_advised_in_amounts_people_know_and_that_suffice(limit: float, spent: float, said: str) -> None:
+    end = ev.ContinuousSuspended(stop_reason="max_cost_reached")
+    state = after(started(1), completed(1, cost_usd=spent), end, policy=Policy(max_cost_usd=limit))
+    assert run_view(state, now_of(state)).advice == f"Go on with `untildone resume it --max-cost {said}`."
+
+
+def test_no_sensible_amount_is_no_amount() -> None:
+    end = ev.ContinuousSuspended(stop_reason="max_cost_reached")
+    state = after(started(1), completed(1, cost_usd=float("inf")), end, policy=Policy(max_cost_usd=1.0))
+    assert run_view(state, now_of(state)).advice == "Go on with `untildone resume it --max-cost N`."
+
+
+def test_a_stop_by_signal_is_told_once() -> None:
+    assert stopped("shutdown_signal", detail="by signal").detail == ""
+    assert stopped("blocked", detail="no network").detail == "no network"
+
+
 def test_a_name_that_would_need_quoting_is_not_put_into_commands() -> None:
     state = after(ev.ContinuousSuspended(stop_reason="outage"), name="a `b`; rm")
     assert "untildone resume run1" in run_view(state, now_of(state)).advice
@@ -225,6 +246,13 @@ def test_anything_but_a_plain_field_is_refused_naming_the_fields(wrong: str) -> 
         result_line(wrong, stopped("outage"))
 
 
+def test_a_format_is_checked_without_a_run() -> None:
+    check_template(r"{name}\t{{}} {exit_reason} {total_cost_usd}\n")
+    for wrong in ("{nope}", "{", "{name.x}", "}"):
+        with pytest.raises(UsageError, match="--format"):
+            check_template(wrong)
+
+
 def test_the_monitor_line() -> None:
     claim = reported("all", done=True, tasks_completed=2, tests_status="PASSING")
     evidence = Evidence(changed=True, files_changed=5)
@@ -248,6 +276,7 @@ def test_the_last_words_name_the_figures_and_the_next_step() -> None:
     ):
         assert part in took
     assert "untildone brief it" in advice
+    assert closing_lines(run_view(fold(night()), START + 1000), advice=False) == [took]
 
 
 def test_hostile_words_never_reach_a_line_raw() -> None:

@@ -10,7 +10,7 @@ from untildone.git.commit import clean_message
     [
         ("Fix it", "Fix it\n"),
         ("Fix it\nbecause", "Fix it\n\nbecause\n"),
-        ("  Fix \x1b[31mit\x07\r\n\r\n why\n\n\n", "Fix [31mit\n\nwhy\n"),
+        ("  Fix \x1b[31mit\x07\r\n\r\n why\n\n\n", "Fix it\n\nwhy\n"),
         ("safe\u202egnp.exe", "safegnp.exe\n"),
         ("", "Iteration 3\n"),
         ("\x00\x01\nbody", "Iteration 3\n\nbody\n"),

@@ -18,7 +18,7 @@ async def test_nothing_changed_is_one_call(repo, open_in, git_calls):
     assert settled.tree == before
 
 
-async def test_a_change_is_committed_with_three_calls(repo, open_in, git_calls):
+async def test_a_change_is_committed_with_four_calls(repo, open_in, git_calls):
     workspace = await open_in(repo)
     await workspace.prepare()
     before = await workspace.observe()
@@ -26,8 +26,9 @@ async def test_a_change_is_committed_with_three_calls(repo, open_in, git_calls):
     repo.write("src/new.py")
     git_calls()
     settled = await workspace.settle(before, iteration_num=4, message="Improve things\nAnd more.")
-    assert len(git_calls()) == 3
+    assert len(git_calls()) == 4
     assert (settled.changed, settled.files_changed, settled.by) == (True, 2, "loop")
+    assert settled.left == ()
     assert (settled.commit, settled.message) == (repo.git("rev-parse", "HEAD"), "Improve things")
     assert settled.warning == ""
     assert repo.git("log", "-1", "--format=%an <%ae>%n%B") == "Ada <ada@example.org>\nImprove things\n\nAnd more."
@@ -63,7 +64,7 @@ async def test_without_commits_changes_are_counted_and_left_alone(repo, open_in)
     repo.write("a")
     repo.write("b")
     first = await workspace.settle(before, iteration_num=1, message="m")
-    assert (first.changed, first.files_changed, first.commit) == (True, 2, None)
+    assert (first.changed, first.files_changed, first.commit, first.left) == (True, 2, None, ())
     repo.write("b", "again\n")
     second = await workspace.settle(first.tree, iteration_num=2, message="m")
     assert (second.changed, second.files_changed) == (True, 1)
@@ -102,7 +103,7 @@ async def test_what_the_agent_committed_is_the_agents(repo, open_in, git_calls):
     head = repo.commit("agent's second")
     git_calls()
     settled = await workspace.settle(before, iteration_num=1, message="m")
-    assert len(git_calls()) == 2
+    assert len(git_calls()) == 3
     assert (settled.by, settled.commit, settled.message) == ("agent", head, "agent's second")
     assert settled.files_changed == 2
     assert settled.tree == await workspace.observe()
@@ -152,7 +153,7 @@ async def test_no_identity_stands_in_for_that_commit_only(plain, open_in, git_ca
     plain.write("a")
     git_calls()
     settled = await workspace.settle(before, iteration_num=1, message="m")
-    assert len(git_calls()) == 3
+    assert len(git_calls()) == 4
     assert settled.commit
     assert plain.git("log", "--format=%an <%ae>") == "untildone <untildone@localhost>"
     assert "user" not in plain.git("config", "--list", "--local")
@@ -171,14 +172,15 @@ async def test_only_the_missing_half_of_an_identity_is_filled_in(plain, open_in)
 async def test_a_failing_hook_loses_nothing_and_restores_the_index(repo, open_in):
     repo.write("staged", "staged\n")
     repo.git("add", "staged")
-    repo.hook("pre-commit", "echo 'line 80 is too long' >&2; exit 1")
+    repo.hook("pre-commit", r"printf '\033[31mline 80\033[0m is too long\n'; echo 'mend it' >&2; exit 1")
     workspace = await open_in(repo, keep_dirty=True)
     before = await workspace.observe()
     repo.write("work")
     head, index = repo.git("rev-parse", "HEAD"), (repo.path / ".git/index").read_bytes()
     settled = await workspace.settle(before, iteration_num=1, message="m")
     assert (settled.changed, settled.commit, settled.files_changed) == (True, None, 1)
-    assert settled.warning == "not committed, the work is kept as it is: line 80 is too long"
+    assert settled.warning == "not committed, the work is kept as it is: line 80 is too long\nmend it"
+    assert settled.left == ("staged", "work")
     assert repo.git("rev-parse", "HEAD") == head
     assert (repo.path / ".git/index").read_bytes() == index
     assert repo.git("status", "--porcelain") == "A  staged\n?? work"
@@ -207,6 +209,7 @@ async def test_work_is_committed_once_the_hook_lets_it(repo, open_in):
     repo.write("good")
     settled = await workspace.settle(refused.tree, iteration_num=2, message="m")
     assert settled.commit
+    assert (refused.left, settled.left) == (("bad",), ())
     assert repo.git("show", "--format=", "--name-only") == "good"
 
 
@@ -216,18 +219,8 @@ async def test_a_hook_that_rewrites_files_is_seen_in_the_tree(repo, open_in):
     before = await workspace.observe()
     repo.write("a")
     settled = await workspace.settle(before, iteration_num=1, message="m")
-    assert settled.tree.dirty == ("a",)
+    assert settled.tree.dirty == settled.left == ("a",)
     assert settled.tree == await workspace.observe()
-
-
-async def test_a_locked_index_is_a_warning(repo, open_in):
-    workspace = await open_in(repo)
-    before = await workspace.observe()
-    repo.write("a")
-    (repo.path / ".git/index.lock").touch()
-    settled = await workspace.settle(before, iteration_num=1, message="m")
-    assert "index.lock': File exists" in settled.warning
-    assert (repo.path / ".git/index.lock").exists()
 
 
 async def test_conflict_markers_are_not_committed(repo, open_in):
@@ -244,6 +237,7 @@ async def test_conflict_markers_are_not_committed(repo, open_in):
     settled = await workspace.settle(before, iteration_num=1, message="m")
     assert settled.warning == "not committed: merge conflicts are unresolved in README.md"
     assert settled.commit is None
+    assert settled.left == ("README.md",)
     saved = await workspace.snapshot(iteration_num=1, reason="conflict")
     assert saved is not None
     assert "<<<<<<<" in repo.git("show", f"{saved[0]}:README.md")
@@ -270,7 +264,7 @@ async def test_a_change_that_is_none_to_git_is_no_commit_and_no_warning(repo, op
     before = await workspace.observe()
     (repo.path / "a.txt").write_bytes(b"line\r\n")
     settled = await workspace.settle(before, iteration_num=1, message="m")
-    assert (settled.commit, settled.warning) == (None, "")
+    assert (settled.commit, settled.warning, settled.left) == (None, "", ())
 
 
 async def test_a_cancelled_commit_restores_the_index_and_leaves_no_lock(repo, open_in):

@@ -1,6 +1,7 @@
 """Preparing and observing the folder."""
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -119,6 +120,32 @@ async def test_a_taken_branch_name_gets_a_number(repo, open_in):
     repo.git("branch", "untildone/tidy-up-2")
     await (await open_in(repo)).prepare()
     assert repo.git("branch", "--show-current") == "untildone/tidy-up-3"
+
+
+@pytest.mark.parametrize("letter", ["x", "\u00fc", "\U00020000"])
+async def test_a_very_long_name_gives_a_branch_of_its_own(repo, open_in, letter):
+    repo.git("switch", "-q", "main")
+    await (await open_in(repo, name=letter * 300)).prepare()
+    first = repo.git("branch", "--show-current")
+    repo.git("switch", "-q", "main")
+    await (await open_in(repo, run_id="r2", name=letter * 301)).prepare()
+    second = repo.git("branch", "--show-current")
+    for branch in (first, second):
+        assert re.fullmatch(rf"untildone/{letter}+-[0-9a-f]{{4}}", branch)
+        assert len(branch.encode()) <= 120
+    assert first != second
+
+
+async def test_a_second_goal_on_the_branch_of_another_run_is_told(repo, open_in):
+    repo.git("switch", "-q", "main")
+    await (await open_in(repo)).prepare()
+    [where, note] = await (await open_in(repo, run_id="r2", name="other")).prepare()
+    assert where == "commits go to branch untildone/tidy-up"
+    assert note == (
+        "untildone/tidy-up is the branch of another run (r1): this run's commits go on top of that run's; "
+        "for a branch of its own, switch to the default branch before you start it"
+    )
+    assert await (await open_in(repo)).prepare() == ["commits go to branch untildone/tidy-up"]
 
 
 async def test_a_resumed_run_stays_on_its_branch_and_comes_back_to_it(repo, open_in):

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from untildone.core.codec import event_type
 from untildone.core.events import MessageReceived
 from untildone.core.trace import AgentMessage
 from untildone.errors import StoreError
@@ -54,6 +55,21 @@ async def pairs(log: SqliteLog, run_id: str) -> None:
         number += 1
 
 
+async def drive(log: SqliteLog, run_id: str, folder: str) -> None:
+    """Drive a run: one durable event for each line on stdin, one of the trace for a line that begins with a dot."""
+    lease = await log.acquire(run_id, name="driven", folder=folder)
+    say("held", lease.token)
+    for line in map(str.strip, sys.stdin):
+        event = AgentMessage(iteration_num=1, text=line) if line[0] == "." else MessageReceived(by="me", content=line)
+        try:
+            records = await log.append(run_id, [event], lease=lease)
+            say(*(f"{record.seq}:{event_type(record.event)}" for record in records))
+        except StoreError as error:
+            say(type(error).__name__, error)
+    await log.release(lease, status="suspended")
+    say("released")
+
+
 async def full_disk(log: SqliteLog, run_id: str) -> None:
     """Append until the system refuses to let a file grow, then say what we were told."""
     cap = 1 << 20
@@ -88,6 +104,7 @@ VERBS: dict[str, Callable[..., Awaitable[None]]] = {
     "hold": hold,
     "append": append,
     "pairs": pairs,
+    "drive": drive,
     "full_disk": full_disk,
     "make": make,
     "unprivileged": unprivileged,

@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,14 @@ LONGEST_ARGUMENT = 100_000
 """Bytes of a prompt that still fit into one argument (the kernel refuses 128 KB); a longer one goes to stdin."""
 # They would start turns by themselves, long after the iteration they belong to.
 DISALLOWED_TOOLS = ("ScheduleWakeup", "CronCreate")
+# Commands may write in the folder and reach no network; one that cannot be confined is not run at all.
+SANDBOX = {
+    "enabled": True,
+    "autoAllowBashIfSandboxed": True,
+    "allowUnsandboxedCommands": False,
+    "failIfUnavailable": True,
+}
+SANDBOX_PROGRAMS = ("bwrap", "socat")
 _LEAST_BUDGET = 0.0001
 
 
@@ -66,9 +75,26 @@ def fits_in_argv(prompt: str) -> bool:
     return len(prompt.encode()) <= LONGEST_ARGUMENT and "\0" not in prompt
 
 
-def settings_json(rules: str, hooks: Mapping[str, Any] | None = None) -> str:
-    """Build the settings of a run: the user's hooks, or else ours, which repeat the rules after a compaction."""
-    return json.dumps({"hooks": hooks if hooks is not None else _default_hooks(rules)})
+def settings_json(options: AgentOptions, hooks: Mapping[str, Any] | None) -> str | None:
+    """Build the settings of a run: hooks, and Claude Code's own sandbox if it is wanted; None: nothing to set."""
+    settings: dict[str, Any] = {} if hooks is None else {"hooks": hooks}
+    if options.sandbox == "claude":
+        settings["sandbox"] = SANDBOX
+    return json.dumps(settings) if settings else None
+
+
+def hooks_saying(rules: str) -> dict[str, Any]:
+    """Hooks that repeat the rules after a compaction."""
+    reminder = {"type": "command", "command": f"printf %s {shlex.quote(rules)}"}
+    return {"SessionStart": [{"matcher": "compact", "hooks": [reminder]}]}
+
+
+def require_sandbox(options: AgentOptions, *, path: str | None = None) -> None:
+    """Refuse, before anything runs, a sandbox that cannot be built here."""
+    missing = [program for program in SANDBOX_PROGRAMS if shutil.which(program, path=path) is None]
+    if options.sandbox == "claude" and sys.platform == "linux" and missing:
+        names = " and ".join(missing)
+        raise AgentMissing(f"--sandbox claude needs {names}: install with `sudo apt-get install bubblewrap socat`")
 
 
 def find_claude(wanted: str | None = None, *, path: str | None = None) -> str:
@@ -95,11 +121,6 @@ def _permissions(options: AgentOptions) -> list[str]:
 
 def _valued(flag: str, value: object) -> list[str]:
     return [] if value is None or value == "" else [flag, str(value)]
-
-
-def _default_hooks(rules: str) -> dict[str, Any]:
-    reminder = {"type": "command", "command": f"printf %s {shlex.quote(rules)}"}
-    return {"SessionStart": [{"matcher": "compact", "hooks": [reminder]}]}
 
 
 def _bundled() -> str | None:

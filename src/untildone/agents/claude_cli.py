@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from untildone.agents.argv import as_prompt, claude_argv, find_claude, fits_in_argv, settings_json
+from untildone.agents.argv import as_prompt, claude_argv, find_claude, fits_in_argv, hooks_saying, settings_json
 from untildone.agents.conversation import Conversation
 from untildone.agents.hooks_file import load_hooks
 from untildone.agents.stream import Parsed, StreamParser
 from untildone.core.claims import REPORT_SCHEMA
+from untildone.core.liveness import Pulse
 from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import AgentOptions
 from untildone.core.trace import AgentStarted
@@ -46,6 +48,8 @@ class ClaudeCli:
         home = env.get("HOME")
         self._config_dir = env.get("CLAUDE_CONFIG_DIR") or (f"{home}/.claude" if home else None)
         self._process: Process | None = None
+        self._conversation: Conversation | None = None
+        self._parser = StreamParser()
         self._interrupted = False
         self._closed = False
 
@@ -54,6 +58,7 @@ class ClaudeCli:
         if self._closed:
             raise AgentError("this agent was closed: make a new one")
         self._interrupted = False
+        self._conversation = None
         prompt = as_prompt(order.prompt)
         process = self._process = await self._spawn(order, prompt)
         try:
@@ -67,11 +72,17 @@ class ClaudeCli:
             self._process = None
             await process.end(0.0)
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, *, discard: bool = False) -> None:  # noqa: ARG002 - no process is ever kept
         """End the running iteration: SIGINT first, so that Claude still writes its result."""
         self._interrupted = True
         if self._process is not None:
             await self._process.end()
+
+    def pulse(self) -> Pulse | None:
+        """Signs of life of the running iteration."""
+        if self._process is None or (self._conversation is not None and self._conversation.resting):
+            return None
+        return replace(self._process.vitals(), heard=self._parser.heard)
 
     async def close(self) -> None:
         """End the process tree, whatever is going on."""
@@ -80,14 +91,16 @@ class ClaudeCli:
 
     async def _spawn(self, order: Order, prompt: str) -> Process:
         in_argv = fits_in_argv(prompt)
+        options = replace(self._options, model=order.model or self._options.model)
+        hooks = self._hooks if self._hooks is not None else hooks_saying(order.rules)
         argv = claude_argv(
-            self._options,
-            claude=find_claude(self._options.claude, path=self._env.get("PATH")),
+            options,
+            claude=find_claude(options.claude, path=self._env.get("PATH")),
             rules=order.rules,
             mode="print",
             budget_usd=order.budget_usd,
             resume_session=order.resume_session,
-            settings_json=settings_json(order.rules, self._hooks),
+            settings_json=settings_json(options, hooks),
             json_schema=REPORT_SCHEMA,
             prompt=prompt if in_argv else None,
         )
@@ -100,16 +113,16 @@ class ClaudeCli:
 
     async def _follow(self, process: Process, order: Order, tell: Tell) -> Outcome:
         conversation = Conversation(order.iteration_num, cwd=self._cwd, config_dir=self._config_dir)
-        parser = StreamParser()
+        self._conversation, self._parser = conversation, StreamParser()
         if self._interrupted:  # before there was a process to end
             await process.end()
         last_word = _now()
         while chunk := await self._read(process, conversation, last_word):
-            lines = parser.feed(chunk)
+            lines = self._parser.feed(chunk)
             await _tell_all(conversation, lines, tell)
             if any(_is_word(line) for line in lines):
                 last_word = _now()
-        await _tell_all(conversation, parser.finish(), tell)
+        await _tell_all(conversation, self._parser.finish(), tell)
         status = await _exit_status(process)
         return conversation.outcome(exit_code=status, stderr=process.stderr_tail(), interrupted=self._interrupted)
 

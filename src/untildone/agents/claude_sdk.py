@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from untildone.agents.argv import as_prompt, claude_argv, find_claude
+from untildone.agents.argv import as_prompt, claude_argv, find_claude, settings_json
 from untildone.agents.conversation import Conversation
 from untildone.agents.hooks_file import load_hooks
 from untildone.agents.report_tool import MCP_CONFIG, Reminders
@@ -17,6 +17,7 @@ from untildone.agents.sdk_transport import Wake
 from untildone.agents.stream import Line, Parsed
 from untildone.agents.warm_process import CONTROL_PATIENCE, START_PATIENCE, WarmClaude
 from untildone.agents.warm_watch import MOST_REQUESTS, Watch
+from untildone.core.liveness import Pulse
 from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import COMPLETION_SIGNAL, AgentOptions
 from untildone.core.trace import AgentReply, AgentReplyStarted, AgentStarted
@@ -50,8 +51,11 @@ class ClaudeSdk:
         self._grace = background_grace
         self._signal = completion_signal
         self._warm: WarmClaude | None = None
+        self._model: str | None = None
+        """The one the process we have was started with."""
         self._watch: Watch | None = None
         """Of the running iteration; None: idle."""
+        self._conversation: Conversation | None = None
         self._prompted = False
         self._closed = False
         # The import takes a second of CPU: it may go on while the folder is prepared and Claude starts.
@@ -62,6 +66,7 @@ class ClaudeSdk:
         if self._closed:
             raise AgentError("this agent was closed: make a new one")
         watch = self._watch = Watch(self._grace)
+        self._conversation = None
         self._prompted = False
         try:
             return await self._iterate(order, watch, tell)
@@ -74,10 +79,13 @@ class ClaudeSdk:
             if self._closed and self._warm is not None:
                 await self._warm.end(polite=False)  # it was being started while `close` was called
 
-    async def interrupt(self) -> None:
-        """End the running iteration soon; the process stays warm if it obeys."""
+    async def interrupt(self, *, discard: bool = False) -> None:
+        """End the running iteration soon; the process stays warm if it obeys and nothing is left behind."""
         watch, warm = self._watch, self._warm
-        if watch is None or watch.asked_at is not None:
+        if watch is None:
+            return
+        watch.discard |= discard
+        if watch.asked_at is not None:
             return
         watch.asked_at = _now()
         if warm is None:
@@ -85,6 +93,13 @@ class ClaudeSdk:
         if not warm.connected or (self._prompted and not await warm.interrupt()):
             await warm.end(polite=False)
         warm.transport.wake()
+
+    def pulse(self) -> Pulse | None:
+        """Signs of life of the running iteration."""
+        watch, warm, conversation = self._watch, self._warm, self._conversation
+        if watch is None or (conversation is not None and watch.resting(conversation)):
+            return None
+        return Pulse() if warm is None else warm.pulse()
 
     async def close(self) -> None:
         """End the process tree, whatever is going on."""
@@ -96,6 +111,7 @@ class ClaudeSdk:
 
     async def _iterate(self, order: Order, watch: Watch, tell: Tell) -> Outcome:
         conversation = Conversation(order.iteration_num, cwd=self._cwd, config_dir=self._config_dir)
+        self._conversation = conversation
         before = Conversation(order.iteration_num, cwd=self._cwd)
         kept = await self._keep_or_end(order)
         warm = self._warm = kept or await self._spawn(order)
@@ -119,6 +135,7 @@ class ClaudeSdk:
             and warm.iterations < RECYCLE_AFTER
             and warm.reminders.rules == order.rules
             and order.resume_session in (None, warm.session_id)
+            and self._model == self._model_for(order)
             and _fence_fits(warm.budget_usd, order.budget_usd)
         ):
             return warm
@@ -126,9 +143,14 @@ class ClaudeSdk:
         self._warm = None
         return None
 
+    def _model_for(self, order: Order) -> str | None:
+        return order.model or self._options.model
+
     async def _spawn(self, order: Order) -> WarmClaude:
-        options = replace(self._options, mcp_config=(json.dumps(MCP_CONFIG), *self._options.mcp_config))
-        hooks = {"hooks": load_hooks(Path(options.hooks_file))} if options.hooks_file else None
+        self._model = self._model_for(order)
+        tools = (json.dumps(MCP_CONFIG), *self._options.mcp_config)
+        options = replace(self._options, model=self._model, mcp_config=tools)
+        hooks = load_hooks(Path(options.hooks_file)) if options.hooks_file else None
         argv = claude_argv(
             options,
             claude=find_claude(options.claude, path=self._env.get("PATH")),
@@ -136,7 +158,7 @@ class ClaudeSdk:
             mode="warm",
             budget_usd=order.budget_usd,
             resume_session=order.resume_session,
-            settings_json=json.dumps(hooks) if hooks else None,
+            settings_json=settings_json(options, hooks),
         )
         process = await self._spawner.spawn(argv, cwd=self._cwd, env=self._env)
         reminders = Reminders(rules=order.rules, signal=self._signal, max_turns=options.max_turns)
@@ -171,6 +193,7 @@ class ClaudeSdk:
         options = self._options
         await warm.restore_permission_mode("bypassPermissions" if options.skip_permissions else options.permission_mode)
         self._prompted = True
+        warm.remember_family()
         await warm.say(as_prompt(order.prompt))
         while not conversation.over:
             line = await self._next(warm, watch.deadline(conversation))
@@ -220,6 +243,8 @@ class ClaudeSdk:
             outcome = conversation.outcome(interrupted=interrupted)
             warm.iterations += 1
             warm.session_id = outcome.session_id
+            if interrupted and (watch.discard or not await warm.has_left_nothing()):
+                await warm.end(polite=False)
             return outcome
         status = None if conversation.result_seen else await warm.exit_status(EXIT_PATIENCE)
         said = warm.stderr_tail() or warm.complaint

@@ -11,19 +11,21 @@ from untildone.agents.prices import count
 from untildone.agents.stream import Line, Malformed, Parsed
 from untildone.agents.tool_detail import REPORT_TOOL, tool_detail
 from untildone.agents.transcripts import transcript_path
-from untildone.agents.trouble import Trouble
+from untildone.agents.trouble import Trouble, quota_windows
 from untildone.core.claims import Report, report_from
 from untildone.core.events import Event
 from untildone.core.outcome import Outcome
 from untildone.core.trace import (
     TOOL_RESULT_CAP,
     AgentMessage,
+    AgentQuota,
     AgentSession,
     AgentStreamError,
     AgentSystem,
     AgentThinking,
     AgentToolResult,
     AgentToolUse,
+    QuotaWindow,
 )
 
 ERROR_TEXT_CAP = 8192
@@ -60,6 +62,7 @@ class Conversation:
         self._config_dir = config_dir
         self._books = Books(iteration_num, baseline_usd=baseline_usd)
         self._trouble = Trouble()
+        self._quota: tuple[QuotaWindow, ...] = ()
         self._result: Line | None = None
         self._in_turn = True
         self._settled = False
@@ -178,7 +181,14 @@ class Conversation:
     def _on_rate_limit(self, line: Line) -> list[Event]:
         self._trouble.limit(line.rate_limit_info)
         info = line.rate_limit_info if isinstance(line.rate_limit_info, dict) else {}
-        return [self._system("rate_limit_event", info)]
+        return [*self._news_of_quota(info), self._system("rate_limit_event", info)]
+
+    def _news_of_quota(self, info: dict[str, Any]) -> list[Event]:
+        windows = quota_windows(info)
+        if not windows or windows == self._quota:
+            return []
+        self._quota = windows
+        return [AgentQuota(iteration_num=self._iteration_num, windows=windows)]
 
     def _system(self, subtype: str, data: dict[str, Any]) -> Event:
         return AgentSystem(iteration_num=self._iteration_num, subtype=subtype, data=_bounded(data))

@@ -16,9 +16,14 @@ _UNLESS_SET = {"CLAUDE_CODE_MAX_RETRIES": "2"}
 
 
 def agent_environment(
-    base: Mapping[str, str], *, run_id: str, skip_permissions: bool = False, is_root: bool = False
+    base: Mapping[str, str],
+    *,
+    run_id: str,
+    skip_permissions: bool = False,
+    is_root: bool = False,
+    config_dir: str | None = None,
 ) -> dict[str, str]:
-    """Return the user's environment as an agent of this run should see it."""
+    """Return the user's environment as an agent of this run should see it; `config_dir`: a configuration of its own."""
     env = {
         name: value
         for name, value in base.items()
@@ -26,6 +31,8 @@ def agent_environment(
     }
     for name, value in _UNLESS_SET.items():
         env.setdefault(name, value)
+    if config_dir is not None:
+        env["CLAUDE_CONFIG_DIR"] = config_dir
     if skip_permissions and is_root:
         # Claude Code refuses to skip permissions as root unless told that the machine is made for it.
         env.setdefault("IS_SANDBOX", "1")

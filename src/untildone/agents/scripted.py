@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from untildone.core.events import Event
+from untildone.core.liveness import Pulse
 from untildone.core.outcome import Order, Outcome
 from untildone.core.trace import AgentSession, AgentStarted
 from untildone.errors import AgentError
@@ -24,6 +25,8 @@ class Step:
     """Told before the outcome is returned."""
     delay: float = 0.0
     """Seconds it takes; an interruption cuts them short, and the work is not done."""
+    alive: bool = True
+    """Shows signs of life meanwhile."""
 
 
 class ScriptedAgent:
@@ -33,6 +36,10 @@ class ScriptedAgent:
         self._steps = iter(steps)
         self._cut = asyncio.Event()
         self._closed = False
+        self._step: Step | None = None
+        self._beats = 0
+        self.discarded = 0
+        """How often it was told not to go on with what it had."""
         self.orders: list[Order] = []
         """Every order so far."""
 
@@ -42,7 +49,7 @@ class ScriptedAgent:
             raise AgentError("this agent was closed: make a new one")
         self._cut.clear()
         self.orders.append(order)
-        step = self._next()
+        step = self._step = self._next()
         await tell(AgentStarted(iteration_num=order.iteration_num))
         for event in step.events:
             await tell(event)
@@ -53,9 +60,17 @@ class ScriptedAgent:
             await tell(AgentSession(iteration_num=order.iteration_num, session_id=outcome.session_id))
         return outcome
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, *, discard: bool = False) -> None:
         """Cut the running step short."""
+        self.discarded += discard
         self._cut.set()
+
+    def pulse(self) -> Pulse | None:
+        """Show life as often as asked, unless the step is dead."""
+        if self._step is None:
+            return None
+        self._beats += self._step.alive
+        return Pulse(heard=self._beats)
 
     async def close(self) -> None:
         """Take no more orders."""

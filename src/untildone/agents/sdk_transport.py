@@ -33,6 +33,7 @@ class SdkTransport:
         """Claude's output ended: the process is gone or going."""
         self._process = process
         self._hear = hear
+        self._parser = StreamParser()
         self._control: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._reader = asyncio.create_task(self._read())
 
@@ -40,6 +41,11 @@ class SdkTransport:
     def speaks(self) -> bool:
         """Whether there are lines left to read, or may be."""
         return not self.ended.is_set() or not self.lines.empty()
+
+    @property
+    def heard(self) -> int:
+        """Lines of output so far that tell of life."""
+        return self._parser.heard
 
     def wake(self) -> None:
         """Make the reader of `lines` look up; if lines are waiting it will anyway."""
@@ -77,11 +83,10 @@ class SdkTransport:
         await self._process.close_stdin()
 
     async def _read(self) -> None:
-        parser = StreamParser()
         try:
             while chunk := await self._process.read(CHUNK):
-                await self._route(parser.feed(chunk))
-            await self._route(parser.finish())
+                await self._route(self._parser.feed(chunk))
+            await self._route(self._parser.finish())
         finally:
             self.ended.set()
             self._control.put_nowait(None)

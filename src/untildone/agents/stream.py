@@ -23,6 +23,8 @@ _LONGEST_ESCAPE = len(r"\ud83d\ude00")
 _UNNEEDED = (b'{"type":"stream_event","event":{"type":"content_block_', b'{"type":"transcript_mirror",')
 # A tuple: the type of a line can be anything, also what no set takes.
 _KEPT_WHOLE = ("system", "control_request", "control_response", "control_cancel_request")
+# Sent by the clock while a tool runs or nothing happens at all: no sign of life.
+_HEARTBEATS = ("tool_progress", "keep_alive")
 _USER = b'{"type":"user","message":'
 # In valid JSON these bytes can only be structure: inside a string the quotes would be escaped.
 _AFTER_MESSAGE = b']},"parent_tool_use_id":'
@@ -104,6 +106,8 @@ class StreamParser:
     def __init__(self) -> None:
         self.malformed = 0
         """Lines that could not be read so far."""
+        self.heard = 0
+        """Lines so far, also those nobody needs, without those that come by the clock alone."""
         # Pieces of a line whose end has not come yet: joined once, so a long line costs no quadratic copying.
         self._pieces: list[bytes] = []
         self._length = 0
@@ -128,7 +132,9 @@ class StreamParser:
             start = end + 1
         if start < len(chunk):
             self._add(chunk[start:])
-        return parsed + self._parse(needed)
+        parsed += self._parse(needed)
+        self.heard += chunk.count(b"\n") - sum(type(line) is Line and line.type in _HEARTBEATS for line in parsed)
+        return parsed
 
     def finish(self) -> list[Parsed]:
         """Return what the stream's last, unfinished line held."""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from untildone.core.printable import one_line, printable
+
 LONGEST = 1000
 REPORT_TOOL = "mcp__untildone__report"
 _PATH_KEYS = ("file_path", "notebook_path", "path")
@@ -24,14 +26,14 @@ _ANYTHING = (*_PATH_KEYS, "command", "pattern", "query", "url", "description", "
 def tool_detail(name: str, given: Mapping[str, Any], cwd: str) -> str:
     """Describe a tool call in one line of at most LONGEST characters; empty when nothing tells it better."""
     if name == "TodoWrite":
-        return one_line(_current_item(given.get("todos")))
+        return _first_line(_current_item(given.get("todos")))
     if name.startswith("mcp__"):
         server, _, tool = name.removeprefix("mcp__").partition("__")
-        return one_line(f"{server}/{tool}" if tool else server)
+        return _first_line(f"{server}/{tool}" if tool else server)
     for key in _TELLING.get(name, _ANYTHING):
         value = given.get(key)
         if isinstance(value, str) and value.strip():
-            return one_line(relative(value, cwd) if key in _PATH_KEYS else value)
+            return _first_line(relative(value, cwd) if key in _PATH_KEYS else value)
     return ""
 
 
@@ -41,10 +43,10 @@ def relative(path: str, cwd: str) -> str:
     return path.removeprefix(root) if cwd and path != root else path
 
 
-def one_line(text: str) -> str:
-    """Return the first line that says something, without control characters, cut."""
-    first = next((line for line in text[: 4 * LONGEST].splitlines() if line.strip()), "").strip()
-    return "".join(char if char.isprintable() else " " for char in first)[:LONGEST]
+def _first_line(text: str) -> str:
+    """Return the first line that says something, safe to show, cut."""
+    lines = printable(text[: 4 * LONGEST], lines=True).split("\n")
+    return next((said for line in lines if (said := one_line(line))), "")[:LONGEST]
 
 
 def _current_item(todos: Any) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 
 from untildone.agents.stream import Line
 from untildone.core.outcome import FaultEvidence
+from untildone.core.trace import QuotaWindow
 
 TEXT_KEPT = 4096
+MOST_WINDOWS = 20
 _FIRST_STATUS, _LAST_STATUS = 100, 999
 _LATEST_RESET = 1e11
 """Epoch seconds beyond this are milliseconds, or nonsense."""
@@ -73,6 +75,27 @@ class Trouble:
             signal=signal,
             text=(_result_text(result) or self._text or stderr.strip())[:TEXT_KEPT],
         )
+
+
+def quota_windows(info: Any) -> tuple[QuotaWindow, ...]:
+    """The subscription's windows as Claude Code tells them, with whatever it answers; () when it does not."""
+    if not isinstance(info, dict):
+        return ()
+    windows = info.get("unifiedWindows")
+    if not isinstance(windows, dict):  # an older one tells only the window that matters most
+        windows = {_word(info.get("rateLimitType")) or "": info}
+    found = (_window(name, told) for name, told in windows.items())
+    return tuple(window for window in found if window is not None)[:MOST_WINDOWS]
+
+
+def _window(name: Any, told: Any) -> QuotaWindow | None:
+    known = _word(name)
+    if known is None or not isinstance(told, dict):
+        return None
+    used, resets_at = _number(told.get("utilization")), _number(told.get("resetsAt"))
+    if used is None or resets_at is None or resets_at >= _LATEST_RESET:
+        return None
+    return QuotaWindow(name=known, utilization=min(used, 1.0), resets_at=resets_at)
 
 
 def _result_text(result: Line) -> str:

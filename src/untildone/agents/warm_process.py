@@ -5,11 +5,13 @@ import contextlib
 import importlib
 import json
 from collections.abc import Awaitable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from untildone.agents.report_tool import Reminders, sdk_options
 from untildone.agents.sdk_transport import SdkTransport
 from untildone.agents.stream import Line
+from untildone.core.liveness import Pulse
 from untildone.ports import Process
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ START_PATIENCE = 60.0
 """Seconds a start may take: half a second alone, many under load."""
 FAREWELL = 0.5
 """Seconds an idle Claude may take to leave by itself once its input ended."""
+DYING = 0.5
+"""Seconds what an interrupted iteration had started may take to be gone."""
+_GLANCE = 0.02
 
 
 class WarmClaude:
@@ -45,6 +50,7 @@ class WarmClaude:
         """What the SDK said about the last request that failed."""
         self._process = process
         self._client: ClaudeSDKClient | None = None
+        self._family: set[int] = set()
 
     @property
     def usable(self) -> bool:
@@ -96,6 +102,23 @@ class WarmClaude:
                 return await self._process.wait()
         await self._process.end(grace=0.0)
         return None
+
+    def pulse(self) -> Pulse:
+        """Signs of life of the process and all it started."""
+        return replace(self._process.vitals(), heard=self.transport.heard)
+
+    def remember_family(self) -> None:
+        """Take note of what runs before a prompt is given, such as MCP servers."""
+        self._family = self._process.family()
+
+    async def has_left_nothing(self) -> bool:
+        """Whether all that was started since then is gone, or is gone in a moment."""
+        give_up = asyncio.get_running_loop().time() + DYING
+        while self._process.family() - self._family:
+            if asyncio.get_running_loop().time() > give_up:
+                return False
+            await asyncio.sleep(_GLANCE)
+        return True
 
     def stderr_tail(self) -> str:
         """Return the end of what it wrote to stderr."""

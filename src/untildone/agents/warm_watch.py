@@ -25,6 +25,8 @@ class Watch:
     """Seconds background tasks may go on after the agent's last word."""
     asked_at: float | None = None
     """When somebody asked to end the iteration."""
+    discard: bool = False
+    """Whoever asked wants the process gone as well."""
     requests: int = 0
     """How often Claude was asked again to end the turn."""
     tasks_stopped: bool = False

@@ -22,6 +22,7 @@ COMMANDS = {
         "run": ("running", "Pursue a goal until it is reached or a limit is."),
         "tasks": ("running", "Work through a Markdown file of checkboxes."),
         "resume": ("steering", "Continue a run that stopped, or end a pause."),
+        "attach": ("attaching", "Watch a run that works in the background."),
         "rehearse": ("rehearsing", "Watch a whole run on a scripted model: no key, no cost."),
     },
     "Look": {
@@ -35,15 +36,21 @@ COMMANDS = {
         "stop": ("steering", "Stop a run; it can be resumed."),
         "pause": ("steering", "Pause a run."),
         "message": ("steering", "Tell the agent something."),
+        "skip-wait": ("steering", "Do not wait for a limit any longer: try now."),
         "limits": ("steering", "Show or change the limits of a run, also while it works."),
         "reset": ("steering", "Close the breaker; clear streaks or the session."),
     },
     "Set up": {
         "doctor": ("setup", "Check that everything needed is here."),
+        "autostart": ("autostart", "Take up interrupted runs after a reboot."),
         "config": ("setup", "Every setting, and where its value comes from."),
+        "notify": ("notifying", "Try whether messages about runs arrive."),
         "completion": ("setup", "Completion for bash, zsh or fish."),
     },
 }
+
+HIDDEN = {"detached": ("detaching", "Drive the run that comes in on standard input.")}
+"""What the program says to itself."""
 
 EXAMPLES = """\
 Examples:
@@ -68,10 +75,10 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 -- click's signature
         """Import the command's file."""
-        for part in COMMANDS.values():
+        for part in (*COMMANDS.values(), HIDDEN):
             if cmd_name in part:
                 module = importlib.import_module(f"untildone.cli.{part[cmd_name][0]}")
-                command: click.Command = getattr(module, cmd_name)
+                command: click.Command = getattr(module, cmd_name.replace("-", "_"))
                 return command
         return None
 
@@ -79,7 +86,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest command when there is none of that name."""
-        if args and args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
+        if args and args[0] not in (*self.list_commands(ctx), *HIDDEN) and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
             hint = f"did you mean `untildone {near[0]}`?" if near else "`untildone --help` lists them"
             raise UsageError(f"no command {args[0]!r}: {hint}")
@@ -113,6 +120,7 @@ def cli(ctx: click.Context) -> None:
 
 def entry(argv: Sequence[str]) -> int:
     """Run a command; whatever happens, the answer is an exit code and at most one line of error."""
+    streams.provide()
     code = _answer(argv)
     streams.settle()
     return code

@@ -5,11 +5,14 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from untildone import config, wiring
 from untildone.agents.argv import find_claude
+from untildone.core.figures import count
+from untildone.core.printable import one_line
 from untildone.errors import UntildoneError
 
 _PATIENCE = 20.0
@@ -95,7 +98,24 @@ def _store(store: Path) -> Finding:
         finally:
             await log.close()
 
-    return Finding("store", ok=True, detail=f"{store}, {asyncio.run(open_and_close())} runs")
+    runs = count(asyncio.run(open_and_close()), "run")
+    damage = _damage(store / wiring.STORE_FILE)
+    if damage:
+        remedy = f"move {store / wiring.STORE_FILE} away, or repair it with `sqlite3 FILE .recover`"
+        return Finding("store", ok=False, detail=f"{store} is damaged: {one_line(damage, 80)}", remedy=remedy)
+    return Finding("store", ok=True, detail=f"{store}, {runs}")
+
+
+def _damage(database: Path) -> str:
+    """What is wrong with the file, by SQLite's own look at all of it; empty when it is sound."""
+    import sqlite3
+
+    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.Error as broken:
+            return str(broken)
+    return "" if said == "ok" else str(said)
 
 
 def _settings(folder: Path) -> Finding:

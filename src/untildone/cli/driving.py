@@ -3,30 +3,31 @@
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from untildone import wiring
 from untildone.cli.progress import open_progress
+from untildone.cli.signals import StopSignals
 from untildone.cli.streams import put, say
-from untildone.core.events import ContinuousResumed, Event, Record, StopRequested
+from untildone.core.events import ContinuousResumed, Event, Record
 from untildone.core.oneliners import check_template, closing_lines, result_line
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.state import LoopState
 from untildone.core.stopping import exit_code
 from untildone.core.views import result_json, run_view
 from untildone.engine.journal import load_state
-from untildone.errors import UntildoneError, UsageError
+from untildone.errors import UsageError
 from untildone.ports import EventLog
 
 Observer = Callable[[Record], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +72,18 @@ class Job:
 class Watcher:
     """Sees every record of the run that is driven here, and passes it on to the display."""
 
-    def __init__(self, display: Observer | None, greeting: str) -> None:
+    def __init__(self, display: Observer | None, greeting: str, taken_up: Callable[[], None] = lambda: None) -> None:
         self.begun = False
         """This driver has taken up the run: from now on it heeds what is asked in the log."""
         self._display = display
         self._greeting = greeting
+        self._taken_up = taken_up
 
     def on_record(self, record: Record) -> None:
         """Take in one record as it is written."""
-        self.begun = self.begun or isinstance(record.event, ContinuousResumed)
+        if not self.begun and isinstance(record.event, ContinuousResumed):
+            self.begun = True
+            self._taken_up()
         if self._greeting:
             say(self._greeting)
             self._greeting = ""
@@ -87,7 +91,7 @@ class Watcher:
             self._display(record)
 
 
-def foreground(work: Coroutine[Any, Any, int]) -> int:
+def foreground(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end, or to an early Ctrl+C, before there is anything to stop in order."""
     try:
         return asyncio.run(work)
@@ -105,21 +109,44 @@ async def opened(store: Path) -> AsyncIterator[EventLog]:
         await log.close()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driven:
+    """A run that came to its stop here."""
+
+    state: LoopState
+    told_to_stop: bool
+    """A signal asked this process to end: nothing more is to be started in it."""
+
+
 async def drive(
     log: EventLog, job: Job, store: Path, output: Output, env: Mapping[str, str] | None = None
 ) -> LoopState:
     """Drive a run to its stop, showing it on the way, and print how it ended."""
+    driven = await drive_one(log, job, store, output, env=env)
+    show_result(driven.state, wiring.system_clock().now(), output)
+    return driven.state
+
+
+async def drive_one(
+    log: EventLog,
+    job: Job,
+    store: Path,
+    output: Output,
+    *,
+    env: Mapping[str, str] | None = None,
+    taken_up: Callable[[], None] = lambda: None,
+) -> Driven:
+    """Drive a run to its stop, showing it on the way. `taken_up` is called once it is really in the log."""
     clock = wiring.system_clock()
     start = await load_state(log, job.run_id)
     with progress(output, start) as display:
-        watcher = Watcher(display, job.greeting)
+        watcher = Watcher(display, job.greeting, taken_up)
         around = wiring.Surroundings(
             log=log, state_dir=store, env=dict(env or os.environ), clock=clock, observer=watcher.on_record
         )
-        with stopping_on_signals(log, job.run_id, watcher):
+        with StopSignals(log, job.run_id, lambda: watcher.begun) as signals:
             state = await _drive(job, around)
-    show_result(state, clock.now(), output)
-    return state
+    return Driven(state=state, told_to_stop=signals.heard > 0)
 
 
 async def _drive(job: Job, around: wiring.Surroundings) -> LoopState:
@@ -155,51 +182,3 @@ def progress(output: Output, start: LoopState) -> Iterator[Observer | None]:
     now = wiring.system_clock().now
     with open_progress(sys.stdout, start, now=now, env=os.environ, verbose=output.verbose) as display:
         yield display.on_record
-
-
-@contextmanager
-def stopping_on_signals(log: EventLog, run_id: str, watcher: Watcher) -> Iterator[None]:
-    """The first Ctrl+C, SIGTERM or hangup asks the run to stop, the second ends it now; more change nothing."""
-    loop = asyncio.get_running_loop()
-    driver = asyncio.current_task()
-    heard: list[str] = []
-    asked: set[asyncio.Task[None]] = set()
-
-    async def ask(name: str) -> None:
-        try:
-            await log.append(run_id, [StopRequested(by="signal", signal=name)])
-        except UntildoneError as trouble:
-            say(f"the stop could not be recorded ({trouble}): ending at once")
-            end_now()
-
-    def end_now() -> None:
-        if driver is not None:
-            driver.cancel()
-
-    def on_signal(name: str) -> None:
-        heard.append(name)
-        match len(heard):
-            case 1 if watcher.begun:
-                say(f"stopping ({name}); once more to end at once", fresh=True)
-                asked.add(asyncio.ensure_future(ask(name)))
-            case 1:
-                say(f"stopping ({name})", fresh=True)
-                end_now()
-            case 2:
-                end_now()
-            case _:
-                pass  # leaving in order is under way: nothing may disturb it
-
-    # Whoever wants the run to survive its terminal says so with nohup.
-    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-    numbers = (signal.SIGINT, signal.SIGTERM, *hangup)
-    for number in numbers:
-        loop.add_signal_handler(number, on_signal, number.name)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-            if heard:
-                # The result is printed and the process ends: one Ctrl+C too many must not spoil that.
-                signal.signal(number, signal.SIG_IGN)

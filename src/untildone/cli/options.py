@@ -9,8 +9,8 @@ import click
 
 from untildone import config
 from untildone.cli.documentation import meaning
-from untildone.core.durations import format_duration
-from untildone.core.settings import GROUPS, SETTINGS, Group, Setting
+from untildone.cli.streams import say
+from untildone.core.settings import GROUPS, SETTINGS, Group, Setting, as_typed
 from untildone.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,7 +80,7 @@ def settled(given: dict[str, Any], folder: Path, forwarded: tuple[str, ...] = ()
         flags, env=os.environ, project_file=config.project_file(folder), user_file=config.user_file(os.environ)
     )
     for notice in resolved.notices:
-        click.echo(f"untildone: {notice}", err=True)
+        say(notice)
     return resolved
 
 
@@ -102,7 +102,7 @@ def store_of(store: str | None) -> Path:
 
 def _option(setting: Setting) -> Callable[[F], F]:
     about = meaning(setting)
-    default = _default_text(setting)
+    default = "" if setting.default is False else as_typed(setting, setting.default)
     return click.option(
         setting.name,
         *_declarations(setting),
@@ -122,12 +122,3 @@ def _declarations(setting: Setting) -> list[str]:
         return list(setting.flags)
     first, *others = setting.flags
     return [f"{first}/{setting.off_flags[0]}", *others]
-
-
-def _default_text(setting: Setting) -> str:
-    value = setting.default
-    if value in (None, "", (), False):
-        return ""
-    if value is True:
-        return "on"
-    return format_duration(value) if setting.kind == "DURATION" and isinstance(value, float) else str(value)

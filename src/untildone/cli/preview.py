@@ -1,5 +1,7 @@
 """`--dry-run`: what would be asked and run, with nothing started."""
 
+import asyncio
+import re
 from pathlib import Path
 
 from untildone.core.decide import Iterate
@@ -10,6 +12,8 @@ from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import printable
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, build_prompt, rules
 from untildone.core.state import LoopState
+from untildone.git.repository import project_root
+from untildone.git.run import git
 
 
 def preview_text(spec: RunSpec, policy: Policy) -> str:
@@ -60,9 +64,18 @@ def _amount(field: str, value: float) -> str:
 def _commits(spec: RunSpec) -> str:
     if not spec.commit:
         return "off"
-    return (
-        f"one for each iteration with changes{', on a branch ' + spec.branch_prefix + spec.name if spec.branch else ''}"
-    )
+    each, folder = "one for each iteration with changes", Path(spec.cwd)
+    if not (project_root(folder) / ".git").exists():
+        return f"{each}, in a history kept outside of the folder"
+    current = asyncio.run(git(("symbolic-ref", "-q", "--short", "HEAD"), cwd=folder, check=False)).text
+    if not current:
+        return f"{each}, where HEAD is detached now"
+    if not spec.branch:
+        return f"{each}, on branch {current}"
+    # A name that is no branch name as it stands is made into one when the branch is made.
+    plain = re.fullmatch(r"\w(?:[\w-]{0,80}\w)?", spec.name, re.ASCII)
+    new = spec.branch_prefix + (spec.name if plain else "...")
+    return f"{each}, on the new branch {new} if {current} is the default branch, else on {current}"
 
 
 def _commands(spec: RunSpec) -> list[tuple[str, str | None]]:

@@ -1,6 +1,5 @@
 """`rehearse`: a whole run of the real Claude Code on a scripted model. No key, no cost."""
 
-import asyncio
 import contextlib
 import os
 import shutil
@@ -12,7 +11,11 @@ import click
 
 from untildone import wiring
 from untildone.briefing.markdown import render
-from untildone.cli.driving import Job, Output, drive, exit_code_of, opened
+from untildone.cli.driving import Job, Output, drive, exit_code_of, foreground, opened
+from untildone.cli.guarding import operator_only
+from untildone.cli.nights import night
+from untildone.cli.options import folder_of
+from untildone.cli.streams import put, say
 from untildone.core.policy import AgentOptions, Policy, RunSpec
 from untildone.rehearsal.environment import DUMMY_KEY, claude_environment
 from untildone.rehearsal.model import ScriptedModel
@@ -20,8 +23,14 @@ from untildone.rehearsal.scenario import Scenario, load_scenario, shipped_scenar
 from untildone.rehearsal.story import make_scratch_repository, story
 
 AFTERWARDS = """\
-That was a rehearsal on a scripted model: nothing was spent, and nothing is kept unless you said --keep.
-Now with a goal of your own: untildone run "Make the test suite pass" --check "pytest -q" -m 10 --max-cost 5
+That was a rehearsal on a scripted model: nothing was spent, and
+nothing of it is kept (--keep would). Now with a goal of your own:
+
+  untildone run "Make the test suite pass" --check "pytest -q" \\
+    -m 10 --max-cost 5
+"""
+KEPT = """\
+That was a rehearsal on a scripted model: nothing was spent.
 """
 POLICY = Policy(max_iterations=10, max_cost_usd=5.0, max_duration=300.0)
 
@@ -30,22 +39,27 @@ POLICY = Policy(max_iterations=10, max_cost_usd=5.0, max_duration=300.0)
 @click.option("--model-only", is_flag=True, help="Only serve the scripted Messages API; say what to export.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port for --model-only. [any free one]")
 @click.option("--scenario", metavar="FILE", help="A scenario of your own, or the name of one that comes along.")
+@click.option("--night", is_flag=True, help="All troubles of a night in a scratch clone of this folder's repository.")
+@click.option("--act", "acts", metavar="NAME", multiple=True, help="With --night: only this act. Repeatable.")
 @click.option("--keep", is_flag=True, help="Keep the scratch repository and say where it is.")
 @click.option("--claude", metavar="PROGRAM", help="The claude program. [the one on PATH, else the bundled one]")
 @click.option("-v", "--verbose", is_flag=True, help="Show what the agent writes.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only how the run ended.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else.")
+@operator_only
 def rehearse(*, model_only: bool, port: int, scenario: str | None, **rest: Any) -> int:
     """Watch a small real run from goal to proof: real edits, a rate limit, a false "done" and a true one."""
     if model_only:
         return _serve(scenario, port)
-    output = Output(verbose=rest["verbose"], quiet=rest["quiet"], json=rest["as_json"])
+    output = Output(verbose=rest["verbose"], quiet=rest["quiet"], json=rest["as_json"], advice=False)
     scratch = Path(tempfile.mkdtemp(prefix="untildone-rehearsal-"))
     try:
-        return asyncio.run(_rehearse(scratch, scenario, rest["claude"], output))
+        if rest["night"]:
+            return night(scratch, folder_of(None), rest["acts"], rest["claude"], output)
+        return foreground(_rehearse(scratch, scenario, rest["claude"], output, keep=rest["keep"]))
     finally:
         if rest["keep"]:
-            click.echo(f"kept: {scratch}", err=True)
+            say(f"kept in {scratch}: see it with `untildone brief rehearsal --store {scratch / 'state'}`")
         else:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -63,7 +77,7 @@ def _scenario(wanted: str | None) -> Scenario:
     return load_scenario(Path(wanted)) if "/" in wanted or wanted.endswith(".toml") else shipped_scenario(wanted)
 
 
-async def _rehearse(scratch: Path, scenario: str | None, claude: str | None, output: Output) -> int:
+async def _rehearse(scratch: Path, scenario: str | None, claude: str | None, output: Output, *, keep: bool) -> int:
     folder, home, store = scratch / "thermo", scratch / "home", scratch / "state"
     home.mkdir()
     make_scratch_repository(folder)
@@ -82,6 +96,8 @@ async def _rehearse(scratch: Path, scenario: str | None, claude: str | None, out
             state = await drive(log, job, store, output, env)
             records = await log.read(run_id)
     if not output.for_programs:
-        click.echo("\n" + render(state, records, wiring.system_clock().now()))
-        click.echo(AFTERWARDS)
+        text = render(state, records, wiring.system_clock().now(), alive=False)
+        # What to do next is about work that is kept.
+        put("\n" + (text if keep else text.partition("\n## What to do next")[0]))
+        put(KEPT if keep else AFTERWARDS)
     return exit_code_of(state)

@@ -1,8 +1,6 @@
 """`run` and `tasks`: a goal, limits, and go."""
 
 import json
-import os
-import stat
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -12,10 +10,12 @@ from typing import Any
 import click
 
 from untildone import config, wiring
-from untildone.cli.driving import Job, Output, drive, exit_code_of, foreground, opened
+from untildone.cli.chaining import check_goals, drive_chain
+from untildone.cli.driving import Job, Output, foreground, opened
 from untildone.cli.guarding import operator_only
 from untildone.cli.options import ThemedCommand, folder_of, setting_options, settled, store_of
 from untildone.cli.preview import preview_text
+from untildone.cli.reading import read_text_file
 from untildone.cli.streams import say
 from untildone.core.durations import format_duration
 from untildone.core.events import Event, ResetRequested, SettingsChanged
@@ -29,14 +29,12 @@ from untildone.engine.journal import load_state
 from untildone.errors import UsageError
 from untildone.ports import EventLog, RunRow
 
-FILE_CAP = 1 << 20
-"""The longest goal or list of tasks, in bytes."""
-
 RUN_EXAMPLES = """\
 Examples:
   untildone run "Make the test suite pass" --check "pytest -q" -m 10 --max-cost 5
   untildone run -p "Port the parser to Rust" --max-duration 8h --deadline 07:30
   untildone run --prompt-file goal.md -m 20 --cwd ../shop -- --effort high
+  untildone run --prompt-file api.md --then docs.md --deadline 07:30 --detach
 
 Everything after -- goes to claude as it is. Durations: 90s, 45m, 1h30m. 0 means no limit.
 """
@@ -57,6 +55,7 @@ class Wish:
     new: bool = False
     reset_circuit: bool = False
     dry_run: bool = False
+    detach: bool = False
     cwd: str | None = None
 
 
@@ -67,6 +66,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
         setting_options(SETTINGS),
         click.option("--format", "shape", metavar="TEXT", help="Print the result like '{name}: {exit_reason}'."),
         click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else."),
+        click.option("--detach", is_flag=True, help="Work in the background, whatever becomes of this terminal."),
         click.option("--dry-run", is_flag=True, help="Show what would be asked and run; start nothing."),
         click.option("--reset-circuit", is_flag=True, help="Close the breaker of the run that is resumed."),
         click.option("--new", is_flag=True, help="Start anew instead of resuming a run of the same name."),
@@ -114,36 +114,9 @@ def tasks(forwarded: tuple[str, ...], file: str, task_prompt_file: str | None, *
     return _begin(forwarded, rest, goal=f"Complete the tasks in {shown}.", task_file=shown)
 
 
-def read_text_file(name: str, what: str, *, again: bool = False) -> str:
-    """The text of a file the user named; an error that says which file and why. `again`: it is read more than once."""
-    try:
-        content = sys.stdin.buffer.read(FILE_CAP + 1) if name == "-" else _content(name, what, again=again)
-        text = content.decode("utf-8").strip()
-    except UnicodeDecodeError as broken:
-        raise UsageError(f"{what} {name} is not UTF-8 text: save it as UTF-8") from broken
-    except OSError as gone:
-        raise UsageError(f"{what} {name} cannot be read: {gone.strerror}") from gone
-    if len(content) > FILE_CAP:
-        raise UsageError(f"{what} {name} is larger than {FILE_CAP >> 20} MiB: that fits into no prompt, make it shorter")
-    if not text:
-        raise UsageError(f"{what} {name} is empty")
-    return text
-
-
-def _content(name: str, what: str, *, again: bool) -> bytes:
-    # Without waiting: a named pipe nobody writes to would hold us for ever. One that is written to is read to its end.
-    file = os.open(Path(name).expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(file, "rb") as opened_file:
-        kind = os.fstat(file).st_mode
-        if not stat.S_ISREG(kind) and (again or not stat.S_ISFIFO(kind)):
-            raise UsageError(f"{what} {name} is no plain file: name one with text in it")
-        os.set_blocking(file, True)
-        return opened_file.read(FILE_CAP + 1)
-
-
 def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_file: str | None = None) -> int:
     output_given = {"json": rest.pop("as_json"), "format": rest.pop("shape")}
-    own = {key: rest.pop(key) for key in ("name", "new", "reset_circuit", "dry_run", "cwd")}
+    own = {key: rest.pop(key) for key in ("name", "new", "reset_circuit", "dry_run", "detach", "cwd")}
     wish = Wish(goal=goal, task_file=task_file, **own)
     folder = folder_of(wish.cwd)
     resolved = settled(rest, folder, forwarded)
@@ -151,26 +124,38 @@ def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_
     policy = config.policy(resolved, now=wiring.system_clock().now())
     name = wish.name or config.run_name(folder, goal)
     spec = config.run_spec(resolved, goal=goal, cwd=folder, name=name, task_file=task_file)
+    check_goals(spec)
     if wish.dry_run:
         click.echo(
             json.dumps({"spec": asdict(spec), "policy": asdict(policy)}) if output.json else preview_text(spec, policy)
         )
         return 0
-    return foreground(_run(spec, policy, wish, store_of(resolved.value("store")), output))
+    store = store_of(resolved.value("store"))
+    if wish.detach:
+        from untildone.cli.detaching import hand_over
+
+        return hand_over(foreground(_planned(spec, policy, wish, store)), store, output)
+    return foreground(_run(spec, policy, wish, store, output))
 
 
 async def _run(spec: RunSpec, policy: Policy, wish: Wish, store: Path, output: Output) -> int:
     async with opened(store) as log:
-        old = None if wish.new else await _resumable(log, spec, wiring.system_clock().now())
-        if old is not None and not _wants_to_resume(old):
-            old = None
-        if old is None:
-            job = Job(run_id=wiring.new_run_id(), begin=(spec, policy))
-        else:
-            after = count(old.attempts, "iteration")
-            greeting = f"resuming {old.spec.name} after {after} (--new starts afresh)"
-            job = Job(run_id=old.run_id, before=tuple(_asked(old, spec, policy, wish)), greeting=greeting)
-        return exit_code_of(await drive(log, job, store, output))
+        return await drive_chain(log, await _job(log, spec, policy, wish), store, output)
+
+
+async def _planned(spec: RunSpec, policy: Policy, wish: Wish, store: Path) -> Job:
+    async with opened(store) as log:
+        return await _job(log, spec, policy, wish)
+
+
+async def _job(log: EventLog, spec: RunSpec, policy: Policy, wish: Wish) -> Job:
+    """A new run, or the unfinished one of this name as this command wants it."""
+    old = None if wish.new else await _resumable(log, spec, wiring.system_clock().now())
+    if old is None or not _wants_to_resume(old):
+        return Job(run_id=wiring.new_run_id(), begin=(spec, policy))
+    after = count(old.attempts, "iteration")
+    greeting = f"resuming {old.spec.name} after {after} (--new starts afresh)"
+    return Job(run_id=old.run_id, before=tuple(_asked(old, spec, policy, wish)), greeting=greeting)
 
 
 async def _resumable(log: EventLog, spec: RunSpec, now: float) -> LoopState | None:

@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from untildone import config as settings_of
+from untildone.cli.guarding import operator_only
 from untildone.cli.options import folder_of, store_of
+from untildone.cli.streams import say
 from untildone.cli.tables import aligned
-from untildone.core.durations import format_duration
 from untildone.core.printable import one_line
-from untildone.core.settings import GROUPS, PROFILE_NAMES, SETTINGS, Setting
-from untildone.errors import NotTheOperator, UsageError
+from untildone.core.settings import GROUPS, PROFILE_NAMES, SETTINGS, Setting, as_typed
+from untildone.errors import UsageError
 
 _VALUE_WIDTH = 60
 
@@ -33,6 +34,8 @@ def config(ctx: click.Context, *, as_json: bool, profile: str | None, cwd: str |
         project_file=settings_of.project_file(folder_of(cwd)),
         user_file=settings_of.user_file(os.environ),
     )
+    for notice in resolved.notices:
+        say(notice)
     if as_json:
         table = {s.name: {"value": resolved.value(s.name), "origin": resolved.origin(s.name)} for s in SETTINGS}
         click.echo(json.dumps(table, ensure_ascii=False))
@@ -49,10 +52,9 @@ def config(ctx: click.Context, *, as_json: bool, profile: str | None, cwd: str |
 
 @config.command()
 @click.pass_obj
+@operator_only
 def trust(cwd: str | None) -> None:
     """Allow the project file, as it is now, to set commands and rights."""
-    if os.environ.get(settings_of.OPERATOR_MARK):
-        raise NotTheOperator("an agent may not trust settings: ask the human")
     folder = folder_of(cwd)
     file = settings_of.project_file(folder)
     if file is None:
@@ -62,12 +64,7 @@ def trust(cwd: str | None) -> None:
 
 
 def _shown(setting: Setting, value: Any) -> str:
-    if value is None:
-        return "-"
-    if setting.kind == "DURATION" and isinstance(value, float):
-        return format_duration(value)
-    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return one_line(text, _VALUE_WIDTH) or "-"
+    return one_line(as_typed(setting, value), _VALUE_WIDTH) or "-"
 
 
 @click.command()

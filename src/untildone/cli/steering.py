@@ -1,16 +1,18 @@
-"""`stop`, `pause`, `resume`, `message`, `limits`, `reset`: what humans ask of a run. Each is an event in its log."""
+"""`stop`, `pause`, `resume`, `message`, `skip-wait`, `limits`, `reset`: what humans ask. Each is an event in the log."""
 
 import asyncio
 import os
 from collections.abc import Callable
-from functools import wraps
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from untildone import config, wiring
-from untildone.cli.driving import Job, Output, drive, exit_code_of, opened
+from untildone.cli.chaining import check_goals, drive_chain, newest_of_chain, next_job
+from untildone.cli.driving import Job, Output, foreground, opened
+from untildone.cli.guarding import operator_only
 from untildone.cli.options import (
     CHANGEABLE,
     ThemedCommand,
@@ -20,6 +22,7 @@ from untildone.cli.options import (
     setting_options,
     store_of,
 )
+from untildone.core.chain import has_next
 from untildone.core.durations import format_duration
 from untildone.core.events import (
     Event,
@@ -29,28 +32,22 @@ from untildone.core.events import (
     ResetRequested,
     ResumeRequested,
     SettingsChanged,
+    SkipWaitRequested,
     StopRequested,
 )
 from untildone.core.figures import clock, dollars
+from untildone.core.limits import has_finite_limit
+from untildone.core.policy import Policy
 from untildone.core.settings import SETTINGS
+from untildone.core.state import LoopState
 from untildone.core.views import run_view
 from untildone.engine.journal import load_state
-from untildone.errors import NotTheOperator, UsageError
+from untildone.errors import UsageError
 from untildone.ports import EventLog, RunRow
 
 BY = "cli"
 
-
-def operator_only(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuse inside an agent's process tree: the agent does not steer its own run."""
-
-    @wraps(command)
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        if os.environ.get(config.OPERATOR_MARK):
-            raise NotTheOperator("an agent may not steer a run: ask the human, or report that you are blocked")
-        return command(*args, **kwargs)
-
-    return guarded
+Wish = Event | Callable[[RunRow, LoopState], Event]
 
 
 @click.command()
@@ -73,6 +70,16 @@ def pause(run: str | None, store: str | None, cwd: str | None) -> None:
     """Pause a run until it is resumed."""
     row = _ask(run, store, cwd, PauseRequested(by=BY), living=True)
     click.echo(f"{row.name} pauses; go on with `untildone resume {row.name}`")
+
+
+@click.command("skip-wait")
+@run_argument
+@place_options
+@operator_only
+def skip_wait(run: str | None, store: str | None, cwd: str | None) -> None:
+    """Do not wait for a limit or an outage any longer: try now."""
+    row = _ask(run, store, cwd, SkipWaitRequested(by=BY), living=True)
+    click.echo(f"{row.name} tries now; if the limit still holds, it waits again")
 
 
 @click.command()
@@ -120,7 +127,7 @@ def limits(run: str | None, store: str | None, cwd: str | None, **given: Any) ->
     """Show the limits of a run, or change them, also while it works."""
     changes = limit_changes(given)
     if changes:
-        row = _ask(run, store, cwd, LimitsChanged(by=BY, changes=changes))
+        row = _ask(run, store, cwd, lambda row, state: _limits_changed(row, state, changes))
         said = ", ".join(f"{name} = {shown_limit(name, value)}" for name, value in changes.items())
         click.echo(f"{row.name}: {said}")
     else:
@@ -132,39 +139,110 @@ def limits(run: str | None, store: str | None, cwd: str | None, **given: Any) ->
 @setting_options(setting for setting in SETTINGS if setting.name != "profile")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else.")
 @click.option("--format", "shape", metavar="TEXT", help="Print the result like '{name}: {exit_reason}'.")
-@click.option("--cwd", metavar="DIR", help="The folder whose newest run is meant.")
+@click.option(
+    "--cwd", metavar="DIR", help="Without RUN, the folder whose newest run is meant; with it, where to go on."
+)
+@click.option("--interrupted", is_flag=True, help="Every run, of any folder, that a crash or a reboot ended.")
+@click.option("--detach", is_flag=True, help="Work in the background, whatever becomes of this terminal.")
 @operator_only
-def resume(run: str | None, cwd: str | None, as_json: bool, shape: str | None, **given: Any) -> int:
-    """Continue a run that stopped, with other settings if given, or end a pause."""
+def resume(
+    run: str | None, cwd: str | None, *, as_json: bool, shape: str | None, interrupted: bool, detach: bool, **given: Any
+) -> int:
+    """Continue a run that stopped, with other settings if given, or end a pause. Of a chain, start the next goal."""
     store = given.pop("store")
     output = Output(verbose=bool(given.pop("verbose")), quiet=bool(given.pop("quiet")), json=as_json, format=shape)
     typed = {name: raw for name, raw in given.items() if raw is not None and raw != ()}
-    return asyncio.run(_resume(run, store_of(store), folder_of(cwd), typed, output))
+    place = store_of(store)
+    if interrupted:
+        if run or cwd or typed or output.for_programs:
+            raise UsageError("--interrupted takes up every run as it is: give it without RUN, settings or --json")
+        from untildone.cli.interrupted import resume_interrupted
+
+        return resume_interrupted(place, output, detach=detach)
+    if detach:
+        from untildone.cli.detaching import hand_over
+
+        job = foreground(_planned(run, place, cwd, typed))
+        return hand_over(job, place, output) if job else 0
+    return foreground(_resume(run, place, cwd, typed, output))
 
 
-async def _resume(run: str | None, store: Path, folder: Path, typed: dict[str, Any], output: Output) -> int:
+async def _resume(run: str | None, store: Path, cwd: str | None, typed: dict[str, Any], output: Output) -> int:
     async with opened(store) as log:
-        row = await wiring.find_run(log, run, folder)
-        state = await load_state(log, row.run_id)
-        if row.alive:
-            await log.append(row.run_id, [*_new_limits(row, typed), ResumeRequested(by=BY)])
-            click.echo(f"{row.name} goes on" if state.paused else f"{row.name} is at work already")
-            return 0
-        if state.phase == "completed":
-            raise UsageError(f"{row.name} is done: start a new run with `untildone run --new`")
-        asked: list[Event] = [ResumeRequested(by=BY)] if state.paused else []
-        if typed:
-            spec, policy = config.changed(typed, state.spec, state.policy, now=wiring.system_clock().now())
-            asked.append(SettingsChanged(by=BY, policy=policy, spec=spec))
-        return exit_code_of(await drive(log, Job(run_id=row.run_id, before=tuple(asked)), store, output))
+        job = await _job(log, run, cwd, typed)
+        return await drive_chain(log, job, store, output) if job else 0
 
 
-def _new_limits(row: RunRow, typed: dict[str, Any]) -> list[Event]:
+async def _planned(run: str | None, store: Path, cwd: str | None, typed: dict[str, Any]) -> Job | None:
+    async with opened(store) as log:
+        return await _job(log, run, cwd, typed)
+
+
+async def _job(log: EventLog, run: str | None, cwd: str | None, typed: dict[str, Any]) -> Job | None:
+    """What there is to drive; nothing, if somebody drives it already and only has to be asked."""
+    row = await wiring.find_run(log, run, folder_of(cwd))
+    state = await newest_of_chain(log, await load_state(log, row.run_id))
+    if state.run_id not in {"", row.run_id}:
+        row = await wiring.find_run(log, state.run_id, folder_of(cwd))
+    if row.alive:
+        await log.append(row.run_id, [*_new_limits(row, state, typed), ResumeRequested(by=BY)])
+        click.echo(f"{row.name} goes on" if state.paused else f"{row.name} is at work already")
+        return None
+    if has_next(state):
+        return _next_goal(state, typed)
+    if state.phase == "completed":
+        raise UsageError(f"{row.name} is done: start a new run with `untildone run --new`")
+    asked = _asked(row, state, typed, folder_of(cwd) if run and cwd else None)
+    return Job(run_id=row.run_id, before=tuple(asked))
+
+
+def _next_goal(state: LoopState, typed: dict[str, Any]) -> Job:
+    """The goal that follows one that is done, with what was typed put in its place."""
+    job = next_job(state)
+    if not typed or job.begin is None:
+        return job
+    spec, policy = config.changed(typed, *job.begin, now=wiring.system_clock().now())
+    check_goals(spec)
+    return replace(job, begin=(spec, policy))
+
+
+def _asked(row: RunRow, state: LoopState, typed: dict[str, Any], moved_to: Path | None) -> list[Event]:
+    """What the human asks of a run that is taken up again."""
+    asked: list[Event] = [ResumeRequested(by=BY)] if state.paused else []
+    spec, policy = state.spec, state.policy
+    if typed:
+        spec, policy = config.changed(typed, spec, policy, now=wiring.system_clock().now())
+    if moved_to is not None and str(moved_to) != spec.cwd:
+        spec = replace(spec, cwd=str(moved_to))
+        # Claude keeps its sessions by folder: the last one cannot be found from another.
+        asked.append(ResetRequested(by=BY, circuit=False, session=True))
+    elif not Path(spec.cwd).is_dir():
+        raise UsageError(f"{spec.cwd} is gone: if it was moved, say `untildone resume {row.run_id} --cwd FOLDER`")
+    check_goals(spec)
+    _keep_a_limit(row, policy, "or give --unbounded")
+    if (spec, policy) != (state.spec, state.policy):
+        asked.append(SettingsChanged(by=BY, policy=policy, spec=spec))
+    return asked
+
+
+def _keep_a_limit(row: RunRow, policy: Policy, otherwise: str) -> None:
+    """A run that could go on for ever is only ever asked for by name."""
+    if not policy.unbounded and not has_finite_limit(policy):
+        raise UsageError(f"nothing would limit {row.name} any more: keep or set at least one limit, {otherwise}")
+
+
+def _new_limits(row: RunRow, state: LoopState, typed: dict[str, Any]) -> list[Event]:
     """While a run works only its limits can change."""
     other = sorted(typed.keys() - {setting.name for setting in CHANGEABLE})
     if other:
         raise UsageError(f"{row.name} is at work: stop it first to change {', '.join(other)}")
-    return [LimitsChanged(by=BY, changes=limit_changes(typed))] if typed else []
+    return [_limits_changed(row, state, limit_changes(typed))] if typed else []
+
+
+def _limits_changed(row: RunRow, state: LoopState, changes: dict[str, Any]) -> LimitsChanged:
+    stop_first = f"or stop it and say `untildone resume {row.name} --unbounded`"
+    _keep_a_limit(row, replace(state.policy, **changes), stop_first)
+    return LimitsChanged(by=BY, changes=changes)
 
 
 def limit_changes(given: dict[str, Any]) -> dict[str, float | int | None]:
@@ -198,16 +276,16 @@ async def _show_limits(run: str | None, store: Path, folder: Path) -> None:
         click.echo("no limits are set (--unbounded)")
 
 
-def _ask(run: str | None, store: str | None, cwd: str | None, event: Event, *, living: bool = False) -> RunRow:
+def _ask(run: str | None, store: str | None, cwd: str | None, wish: Wish, *, living: bool = False) -> RunRow:
     async def ask() -> RunRow:
         async with opened(store_of(store)) as log:
-            return await _append(log, await wiring.find_run(log, run, folder_of(cwd)), event, living=living)
+            row = await wiring.find_run(log, run, folder_of(cwd))
+            if living and not row.alive:
+                raise UsageError(f"{row.name} is not running: `untildone status {row.name}` says where it stands")
+            state = await load_state(log, row.run_id)
+            if state.phase == "completed":
+                raise UsageError(f"{row.name} is done, nothing of this would reach it: start a new run")
+            await log.append(row.run_id, [wish if isinstance(wish, Event) else wish(row, state)])
+            return row
 
     return asyncio.run(ask())
-
-
-async def _append(log: EventLog, row: RunRow, event: Event, *, living: bool) -> RunRow:
-    if living and not row.alive:
-        raise UsageError(f"{row.name} is not running: `untildone status {row.name}` says where it stands")
-    await log.append(row.run_id, [event])
-    return row

@@ -10,6 +10,13 @@ _GONE = frozenset({EPIPE, EIO})
 """Nobody reads any more: a pipe whose reader left, a terminal that was closed."""
 
 
+def provide() -> None:
+    """Give streams that were closed before we started (`2>&-`) a place to go: Python has None there."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 -- open till the end
+
+
 def say(line: str, *, fresh: bool = False) -> None:
     """One line for the person, beside the output; `fresh`: the terminal shows a ^C before it. Never raises."""
     with suppress(OSError, ValueError):
@@ -20,7 +27,8 @@ def say(line: str, *, fresh: bool = False) -> None:
 def put(text: str) -> None:
     """Print what a long work came to. What cannot be written is said, but the work stays done."""
     try:
-        print(text, flush=True)  # noqa: T201 -- this is what the command is for
+        encoding = sys.stdout.encoding or "utf-8"
+        print(text.encode(encoding, "replace").decode(encoding), flush=True)
     except OSError as refused:
         _let_go(sys.stdout)
         if refused.errno not in _GONE:

@@ -49,12 +49,11 @@ def _cells(row: IterationRow) -> tuple[str, ...]:
 
 def status_text(view: RunView) -> str:
     """Where a run stands, for a person."""
-    iteration = f"{view.iteration}" + (f" of at most {view.iterations_at_most}" if view.iterations_at_most else "")
     facts = [
         ("run", f"{view.name} ({view.run_id})"),
         ("goal", view.goal),
         ("status", view.phase + (f": {view.detail}" if view.detail else "")),
-        ("iteration", f"{iteration}, {view.successes} succeeded"),
+        ("iteration", f"{view.iteration}, {view.successes} succeeded"),
         ("spent", f"{view.cost} in {format_duration(view.elapsed_seconds)}"),
         *((gauge.label, gauge.text) for gauge in view.gauges),
         ("checks", view.verdict),

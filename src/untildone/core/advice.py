@@ -42,6 +42,7 @@ _ADVICE: Mapping[Reason, str] = {
     "go on with `untildone resume {name}` and please report this.",
 }  # fmt: skip
 
+_FORTUNE = 1e9
 _DRIVER_GONE = "The program that drove this run is gone. Go on with `untildone resume {name}`."
 
 
@@ -74,6 +75,7 @@ def _more(reason: Reason, state: LoopState) -> str:
     if reason is Reason.DEADLINE or value is None:
         return "HH:MM" if reason is Reason.DEADLINE else "N"
     if reason is Reason.MAX_COST:
-        cents = math.ceil(round(2 * max(value, state.spent_usd) * 100, 6))
-        return f"{cents / 100:.2f}".removesuffix(".00")
+        enough = 2 * max(value, state.spent_usd)
+        # Up to the next cent; a sum no account holds can only come from a damaged or hostile event.
+        return f"{math.ceil(round(100 * enough, 6)) / 100:.2f}".removesuffix(".00") if enough < _FORTUNE else "N"
     return format_duration(2 * value) if reason is Reason.MAX_DURATION else f"{2 * value:.10g}"

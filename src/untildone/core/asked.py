@@ -41,8 +41,8 @@ def limits(state: LoopState, event: ev.LimitsChanged, _: float) -> LoopState:
 
 
 def settings(state: LoopState, event: ev.SettingsChanged, _: float) -> LoopState:
-    kept = state.spec
-    spec = replace(event.spec, goal=kept.goal, cwd=kept.cwd, name=kept.name)
+    # The folder may change: people move their repositories.
+    spec = replace(event.spec, goal=state.spec.goal, name=state.spec.name)
     return replace(state, policy=event.policy, spec=spec)
 
 

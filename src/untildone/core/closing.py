@@ -5,16 +5,21 @@ from typing import TypedDict
 
 from untildone.core import events as ev
 from untildone.core.claims import read_claim, without_status
-from untildone.core.faults import MODEL_ERROR, TIMEOUT, TURNS_EXHAUSTED, Fault, Remedy, classify
-from untildone.core.outcome import Evidence, Outcome
+from untildone.core.faults import MODEL_ERROR, SESSION_LOST, TIMEOUT, TURNS_EXHAUSTED, Fault, Remedy, classify
+from untildone.core.outcome import Evidence, FaultEvidence, Outcome
 from untildone.core.signature import error_signature
 from untildone.core.state import LoopState
+from untildone.core.wording import reset_moment
 
-BACKOFF_BASE = 2.0
+BACKOFF_BASE = 1.0
+BACKOFF_GROWTH = 1.25
+"""Gentle: the last pause decides how long after an outage the work goes on, here a quarter of it at most."""
 BACKOFF_CAP = 300.0
+RESET_MARGIN = 1.0
+"""Seconds after the reset of a limit: the clocks of two machines are never quite the same."""
 COUNTED_BASE = 1.0
 COUNTED_CAP = 60.0
-_DOUBLINGS = 16
+_STEPS = 32
 _PREVIEW = 1000
 _ERROR_CAP = 2000
 
@@ -139,12 +144,20 @@ def _failed(
         retry_allowed=_retry_allowed(state, fault),
         cost_usd=outcome.cost_usd,
         estimated_usd=outcome.estimated_usd,
-        session_id=outcome.session_id or (state.open.session_id if state.open else None),
+        session_id=_session_to_go_on_in(state, outcome, fault),
         usage=outcome.usage,
         duration_seconds=_duration(state, now),
         evidence=evidence,
         retry_at=_retry_at(state, outcome, fault, now=now, jitter=jitter),
     )
+
+
+def _session_to_go_on_in(state: LoopState, outcome: Outcome, fault: Fault) -> str | None:
+    if fault is SESSION_LOST:
+        return None
+    if outcome.session_id is not None or state.open is None:
+        return outcome.session_id
+    return state.open.session_id or state.open.resume_session
 
 
 def _retry_allowed(state: LoopState, fault: Fault) -> bool:
@@ -158,20 +171,27 @@ def _retry_allowed(state: LoopState, fault: Fault) -> bool:
 
 
 def _retry_at(state: LoopState, outcome: Outcome, fault: Fault, *, now: float, jitter: float) -> float | None:
-    """When a new try makes sense. Growing pauses, spread by jitter, never before the moment the API named."""
-    failure = outcome.failure
+    """When a new try makes sense: at the moment that was named, else after pauses that grow, spread by jitter."""
+    spread = 0.5 + jitter / 2
     match fault.remedy:
         case Remedy.WAIT | Remedy.BACK_OFF:
-            if failure is not None and failure.resets_at is not None:
-                return failure.resets_at
-            pause = min(BACKOFF_CAP, BACKOFF_BASE * 2.0 ** min(state.backoffs, _DOUBLINGS)) * (0.5 + jitter / 2)
-            return now + max(pause, (failure.retry_after or 0.0) if failure else 0.0)
+            reset = _named_reset(outcome.failure, now)
+            if reset is not None and reset + RESET_MARGIN > now:
+                return reset + RESET_MARGIN
+            # A reset that is over did not help: from here on the pauses must grow.
+            pause = min(BACKOFF_CAP, BACKOFF_BASE * BACKOFF_GROWTH ** min(state.backoffs, _STEPS)) * spread
+            return now + max(pause, (outcome.failure.retry_after or 0.0) if outcome.failure else 0.0)
         case Remedy.COUNT:
-            return now + min(COUNTED_CAP, COUNTED_BASE * 2.0 ** min(state.failures_in_a_row, _DOUBLINGS)) * (
-                0.5 + jitter / 2
-            )
+            return now + min(COUNTED_CAP, COUNTED_BASE * 2.0 ** min(state.failures_in_a_row, _STEPS)) * spread
         case _:
             return None
+
+
+def _named_reset(failure: FaultEvidence | None, now: float) -> float | None:
+    """When a limit ends. Words are read only where no number was given."""
+    if failure is None or failure.resets_at is not None or failure.retry_after is not None:
+        return failure.resets_at if failure else None
+    return reset_moment(failure.text, now)
 
 
 def _duration(state: LoopState, now: float) -> float:

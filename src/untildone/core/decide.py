@@ -6,8 +6,18 @@ from functools import partial
 
 from untildone.core import breaker, window
 from untildone.core.claims import streak_needed
-from untildone.core.faults import LIMIT_REACHED, PAUSED, QUOTA_KEPT, STEERED, STOPPED, TIMEOUT, USAGE_LIMIT, Fault
-from untildone.core.limits import LIMITS, cutting_limit, is_reached, time_left
+from untildone.core.faults import (
+    DISK_LOW,
+    LIMIT_REACHED,
+    PAUSED,
+    QUOTA_KEPT,
+    STEERED,
+    STOPPED,
+    TIMEOUT,
+    USAGE_LIMIT,
+    Fault,
+)
+from untildone.core.limits import LIMITS, cutting_limit, is_nearly_full, is_reached, time_left
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason
 
@@ -141,7 +151,7 @@ def _instead(state: LoopState) -> str | None:
 
 def _wait(state: LoopState, now: float) -> Wait | None:
     if state.disk_low:
-        return Wait(None, "disk_low")
+        return Wait(None, DISK_LOW.name)
     if (kept := quota_kept_until(state, now)) is not None:
         return Wait(kept, QUOTA_KEPT.name)
     if state.wait is not None and now < state.wait.until:
@@ -210,6 +220,7 @@ _INTERRUPTIONS: tuple[tuple[Fault, Rule], ...] = (
     (PAUSED, lambda s, _: s.paused),
     (STEERED, lambda s, _: any(message.urgent for message in s.messages)),
     (LIMIT_REACHED, lambda s, now: cutting_limit(s, now) is not None),
+    (DISK_LOW, lambda s, _: s.disk_low and is_nearly_full(s.disk_free, s.policy)),
     (QUOTA_KEPT, lambda s, now: quota_kept_until(s, now) is not None),
     (TIMEOUT, _timed_out),
 )

@@ -10,57 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from untildone.core.claims import Claim
+from untildone.core.event import Event as Event
+from untildone.core.event import Kind as Kind
+from untildone.core.event import Progress as Progress
+from untildone.core.event import Record as Record
+from untildone.core.event import Source as Source
+from untildone.core.event import Unknown as Unknown
 from untildone.core.outcome import CheckResult, Evidence, Usage
 from untildone.core.policy import Policy, RunSpec
-
-Kind = Literal["control", "trace"]
-Source = Literal["agent", "worker", "system"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """A fact about a run."""
-
-    TYPE: ClassVar[str]
-    VERSION: ClassVar[int] = 1
-    KIND: ClassVar[Kind] = "control"
-    SOURCE: ClassVar[Source] = "worker"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """An event as it stands in the log."""
-
-    seq: int
-    at: float
-    """Epoch seconds, by the writer's clock."""
-    event: Event
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown(Event):
-    """An event of a type this version does not know: kept as it is, ignored by the fold."""
-
-    TYPE: ClassVar[str] = "unknown"
-    type: str
-    version: int
-    kind: Kind
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(Event):
-    """The flat counters that older consumers expect on the main events."""
-
-    successful_iterations: int = 0
-    error_count: int = 0
-    """Counted faults in a row."""
-    extra_iterations: int = 0
-    """Attempts that were not successes."""
-    total_cost_usd: float = 0.0
-    completion_signal_count: int = 0
-    elapsed_seconds: float = 0.0
-
 
 # --- the run -----------------------------------------------------------------------------------
 
@@ -201,6 +158,9 @@ class IterationStarted(Progress):
     resume_session: str | None = None
     tree: str = ""
     """Fingerprint of the working tree before the first try: what this iteration changed is measured from there."""
+    head: str | None = None
+    branch: str | None = None
+    """The commit and the branch before this try: what was committed since is told from there, also after a crash."""
     messages_shown: int = 0
     """How many human messages, counted from the run's start, this prompt has delivered."""
 

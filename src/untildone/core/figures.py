@@ -9,6 +9,8 @@ from untildone.core.stopping import Reason
 SHORT_COMMIT = 8
 _SOON = 60.0
 _SMALL_USD = 0.1
+_BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_LARGE = 10
 
 _CAUSES = {
     "usage_limit": "the usage limit",
@@ -29,6 +31,13 @@ def dollars(amount: float) -> str:
     """`$5.00`, `$0.42`; small amounts keep the digits that matter: `$0.0031`."""
     digits = 4 if 0 < amount < _SMALL_USD and round(amount, 2) != round(amount, 4) else 2
     return f"${amount:,.{digits}f}"
+
+
+def size(number: int) -> str:
+    """`512 MiB`, `1.2 GiB`: bytes as people say them."""
+    unit = next((unit for unit in ("TiB", "GiB", "MiB") if number >= _BYTES[unit]), "KiB")
+    amount = number / _BYTES[unit]
+    return f"{amount:,.0f} {unit}" if amount >= _LARGE or unit == "KiB" else f"{amount:.1f} {unit}"
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from untildone.core import asked, breaker, window
+from untildone.core import asked, breaker, landed, window
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.claims import Claim, says_blocked, says_done
 from untildone.core.faults import (
+    DISK_LOW,
     FAULTS,
     LIMIT_REACHED,
     MODEL_ERROR,
@@ -23,8 +24,8 @@ from untildone.core.faults import (
     Remedy,
 )
 from untildone.core.limits import has_reserve
-from untildone.core.outcome import Usage
-from untildone.core.state import HalfDone, LoopState, OpenIteration, Retry, Spend, Wait
+from untildone.core.spending import lost, spend, total, with_estimate
+from untildone.core.state import LoopState, OpenIteration, Retry, Spend, Wait
 
 Handler = Callable[[LoopState, Any, float], LoopState]
 
@@ -92,7 +93,7 @@ def _warned(state: LoopState, event: ev.BudgetWarning, _: float) -> LoopState:
 
 
 def _resources(state: LoopState, event: ev.ResourcesSeen, _: float) -> LoopState:
-    return replace(state, disk_low=event.disk_low)
+    return replace(state, disk_low=event.disk_low, disk_free=event.disk_free)
 
 
 def _quota(state: LoopState, event: tr.AgentQuota, _: float) -> LoopState:
@@ -105,14 +106,16 @@ def _limit_reached(state: LoopState, _: ev.ContinuousLimitReached, __: float) ->
 
 def _suspended(state: LoopState, event: ev.ContinuousSuspended, _: float) -> LoopState:
     return replace(
-        state, phase="suspended", driving=False, stop_reason=event.stop_reason, stop_detail=event.detail, stop=None
-    )
+        state, phase="suspended", driving=False, stop_reason=event.stop_reason, stop_detail=event.detail, stop=None,
+        unsettled=None,
+    )  # fmt: skip
 
 
 def _completed_run(state: LoopState, event: ev.ContinuousCompleted, _: float) -> LoopState:
     return replace(
-        state, phase="completed", driving=False, stop_reason=event.stop_reason, stop_detail=event.detail, stop=None
-    )
+        state, phase="completed", driving=False, stop_reason=event.stop_reason, stop_detail=event.detail, stop=None,
+        unsettled=None,
+    )  # fmt: skip
 
 
 # --- iterations ----------------------------------------------------------------------------------------------
@@ -126,11 +129,14 @@ def _iteration_started(state: LoopState, event: ev.IterationStarted, at: float) 
         open=OpenIteration(
             number=event.iteration_num, retry=event.retry, started_at=at, started_seq=state.last_seq,
             tree=event.tree,
+            head=event.head,
+            branch=event.branch,
             handoff=event.handoff,
             resume_session=event.resume_session,
         ),
         retry=None,
         handoff_due=False,
+        unsettled=None,
         wait=None,
         calls=window.record(state.calls, at),
         messages=tuple(m for m in state.messages if m.number > event.messages_shown),
@@ -142,11 +148,7 @@ def _book_abandoned(state: LoopState) -> LoopState:
     """An iteration still open when the next one starts: its replies were served, so they are booked."""
     if state.open is None:
         return state
-    return replace(state, spend=_sum(state.spend, _as_estimate(state.open)), open=None)
-
-
-def _as_estimate(left: OpenIteration) -> Spend:
-    return replace(left.spend, estimated_usd=left.spend.estimated_usd + left.reply_under_way_usd)
+    return replace(state, spend=total(state.spend, with_estimate(state.open)), open=None)
 
 
 def _session(state: LoopState, event: tr.AgentSession, at: float) -> LoopState:
@@ -173,15 +175,18 @@ def _reply(state: LoopState, event: tr.AgentReply, _: float) -> LoopState:
     if state.open is None:
         return state
     left = state.open
-    served = replace(left, spend=_sum(left.spend, _spend(event.cost_usd, 0.0, event.usage)), replies=left.replies + 1)
+    served = replace(left, spend=total(left.spend, spend(event.cost_usd, 0.0, event.usage)), replies=left.replies + 1)
     if left.reply_under_way == event.message_id:
         served = replace(served, reply_under_way=None, reply_under_way_usd=0.0)
     return replace(state, open=served, outage_since=None, backoffs=0)
 
 
 def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: float) -> LoopState:
+    due = landed.unsettled(state.open, state.last_seq)
     if state.open is not None and state.open.handoff:
-        return _close(state, event)  # the last word of an iteration that a limit had cut: booked, nothing more
+        return replace(
+            _close(state, event), unsettled=due
+        )  # the last word of an iteration that a limit had cut: booked, nothing more
     state = _close(state, event)
     done = _claims_done(state, event.claim)
     report = event.claim.report
@@ -203,6 +208,7 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         blocked=_blocked_because(event.claim) if not done else None,
         breaker=breaker.observe(state.breaker, _observation(event, done=done), state.policy, at),
         half_done=None,
+        unsettled=due,
         last_report=report or state.last_report,
         asked_question=event.claim.question,
         last_error="",
@@ -248,27 +254,29 @@ def _observation(event: ev.IterationCompleted, *, done: bool) -> breaker.Observa
 def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) -> LoopState:
     left = state.open
     fault = FAULTS.get(event.error_type, MODEL_ERROR)
+    due = landed.unsettled(left, state.last_seq, fault.name)
     state = replace(
         _close(state, event),
         last_error=event.error,
         last_session=event.session_id or state.last_session,
-        lost_usd=_lost(state.lost_usd, fault.name, (event.cost_usd or 0.0) + event.estimated_usd),
+        lost_usd=lost(state.lost_usd, fault.name, (event.cost_usd or 0.0) + event.estimated_usd),
     )
     match fault.remedy:
         case Remedy.WAIT | Remedy.BACK_OFF:
             return _passing_trouble(state, event, fault, left, at)
         case Remedy.STOP:
-            return replace(state, fatal=fault.name, fatal_detail=event.error)
+            return replace(state, unsettled=due, fatal=fault.name, fatal_detail=event.error)
         case Remedy.COUNT:
             failures = state.failures_in_a_row + 1
             pause = Wait(until=event.retry_at, cause=fault.name) if event.retry_at else None
             session = None if fault.name == "context_too_long" else state.last_session
-            return replace(state, failures_in_a_row=failures, wait=pause, last_session=session)
+            return replace(state, unsettled=due, failures_in_a_row=failures, wait=pause, last_session=session)
         case Remedy.EXCUSE:
             may_hand_over = fault is LIMIT_REACHED and event.session_id is not None and not (left and left.handoff)
-            again = may_hand_over or fault in {PAUSED, STEERED, QUOTA_KEPT}
+            again = may_hand_over or fault in {PAUSED, STEERED, QUOTA_KEPT, DISK_LOW}
             return replace(
                 state,
+                unsettled=due,
                 retry=_same_iteration(event, left, fault) if again else None,
                 handoff_due=may_hand_over and has_reserve(state, at),
             )
@@ -298,12 +306,6 @@ def _next_fallback(state: LoopState, fault: Fault) -> bool:
     return has_more and (fault.remedy is Remedy.WAIT or state.backoffs + 1 >= TRIES_BEFORE_FALLBACK)
 
 
-def _lost(lost: tuple[tuple[str, float], ...], fault: str, usd: float) -> tuple[tuple[str, float], ...]:
-    sums = dict(lost)
-    sums[fault] = sums.get(fault, 0.0) + usd
-    return tuple(sums.items()) if usd else lost
-
-
 def _same_iteration(event: ev.IterationFailed, left: OpenIteration | None, fault: Fault) -> Retry:
     retry = left.retry + 1 if left is not None else 1
     tree = left.tree if left is not None else ""
@@ -316,21 +318,8 @@ def _close(state: LoopState, event: ev.IterationCompleted | ev.IterationFailed) 
         seen = state.open.spend if state.open is not None and state.open.replies else Spend(unknown_costs=1)
         booked = replace(seen, estimated_usd=event.estimated_usd)
     else:
-        booked = _spend(event.cost_usd, event.estimated_usd, event.usage)
-    return replace(state, spend=_sum(state.spend, booked), open=None)
-
-
-def _spend(cost: float | None, estimated: float, usage: Usage) -> Spend:
-    return Spend(cost_usd=cost or 0.0, estimated_usd=estimated, unknown_costs=1 if cost is None else 0, usage=usage)
-
-
-def _sum(one: Spend, other: Spend) -> Spend:
-    return Spend(
-        cost_usd=one.cost_usd + other.cost_usd,
-        estimated_usd=one.estimated_usd + other.estimated_usd,
-        unknown_costs=one.unknown_costs + other.unknown_costs,
-        usage=one.usage + other.usage,
-    )
+        booked = spend(event.cost_usd, event.estimated_usd, event.usage)
+    return replace(state, spend=total(state.spend, booked), open=None)
 
 
 def _validation(state: LoopState, event: ev.IterationValidation, at: float) -> LoopState:
@@ -364,22 +353,6 @@ def _tasks(state: LoopState, event: ev.TasksRead, _: float) -> LoopState:
     return state
 
 
-# --- git -----------------------------------------------------------------------------------------------------
-
-
-def _committed(state: LoopState, event: ev.LandingCommitted, _: float) -> LoopState:
-    return replace(state, commits=state.commits + 1, last_commit=event.commit, commit_trouble="")
-
-
-def _commit_failed(state: LoopState, event: ev.LandingFailed, _: float) -> LoopState:
-    return replace(state, commit_trouble=event.reason)
-
-
-def _snapshot(state: LoopState, event: ev.LandingSnapshot, _: float) -> LoopState:
-    half = HalfDone(iteration_num=event.iteration_num, reason=event.reason, ref=event.ref, files=event.files)
-    return replace(state, half_done=half)
-
-
 HANDLERS: dict[type[ev.Event], Handler] = {
     ev.ContinuousStarted: _started,
     ev.ContinuousResumed: _resumed,
@@ -397,9 +370,9 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.IterationFailed: _iteration_failed,
     ev.IterationValidation: _validation,
     ev.TasksRead: _tasks,
-    ev.LandingCommitted: _committed,
-    ev.LandingFailed: _commit_failed,
-    ev.LandingSnapshot: _snapshot,
+    ev.LandingCommitted: landed.committed,
+    ev.LandingFailed: landed.commit_failed,
+    ev.LandingSnapshot: landed.snapshot,
     ev.StopRequested: asked.stop,
     ev.PauseRequested: asked.pause,
     ev.ResumeRequested: asked.resume,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from untildone.core import events as ev
+from untildone.core.claims import says_done
 from untildone.core.fold import apply
 from untildone.core.state import LoopState, Spend
 
@@ -116,7 +117,7 @@ def _completed(row: IterationRow, event: ev.IterationCompleted, after: LoopState
         error="",
         seconds=row.seconds + event.duration_seconds,
         files_changed=row.files_changed + event.evidence.files_changed,
-        claim=f"done ({after.streak_form})" if after.streak else "blocked" if after.blocked is not None else "",
+        claim=_claimed(event, after),
         summary=(report.summary if report else "") or event.output_preview,
     )
 
@@ -130,3 +131,13 @@ def _failed(row: IterationRow, event: ev.IterationFailed) -> IterationRow:
         seconds=row.seconds + event.duration_seconds,
         files_changed=row.files_changed + event.evidence.files_changed,
     )
+
+
+def _claimed(event: ev.IterationCompleted, after: LoopState) -> str:
+    """What the agent said of itself, whether or not it counts: with boxes to tick, words do not."""
+    if after.streak:
+        return f"done ({after.streak_form})"
+    policy = after.policy
+    if says_done(event.claim, strict=policy.strict_completion, indicator_threshold=policy.indicator_threshold):
+        return f"done ({event.claim.form})"
+    return "blocked" if after.blocked is not None else ""

@@ -17,6 +17,10 @@ RESERVED_SECONDS = 60.0
 """However large the limit, more than this is not kept back."""
 WARNING_SHARE = 0.8
 """Used share of a limit at which the human is warned."""
+ROOM_AGAIN = 1.1
+"""Free share of the disk reserve from which there is room again: no stop and go around one number."""
+NEARLY_FULL = 0.25
+"""Free share of the disk reserve below which not even the running iteration may go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +84,24 @@ def has_reserve(state: LoopState, now: float) -> bool:
 
 
 def warning_due(state: LoopState, now: float) -> Limit | None:
-    """A limit that is mostly used up and whose warning was not given yet."""
+    """A limit that is mostly used up and whose warning was not given yet; one that is reached speaks for itself."""
     for limit in LIMITS:
         value = limit.value(state.policy)
         if limit.field == "deadline" or value is None or limit.field in state.warned:
             continue
-        if limit.used(state, now) >= WARNING_SHARE * value:
+        if limit.used(state, now) >= WARNING_SHARE * value and not is_reached(limit, state, now):
             return limit
     return None
+
+
+def is_disk_low(free: int, policy: Policy, *, was_low: bool) -> bool:
+    """Is less than the reserve free, or not yet enough above it to go on?"""
+    return free < policy.disk_reserve * (ROOM_AGAIN if was_low else 1.0)
+
+
+def is_nearly_full(free: int, policy: Policy) -> bool:
+    """Is so little free that the next write may fail?"""
+    return free < policy.disk_reserve * NEARLY_FULL
 
 
 def limit_of(reason: str) -> Limit | None:

@@ -31,8 +31,8 @@ _NOBODY_IS_HERE = (
 
 _HANDOFF = (
     "The limit of this run is reached; what is left pays for the hand-over only. Do not go on with the work, and run "
-    "nothing. Bring `{notes}` up to date in one step, so that the next developer knows what is half done and what comes "
-    "next. Then report, and stop."
+    "nothing. Bring `{notes}` up to date in one step, so that the next developer knows what is half done and what "
+    "comes next. Then report, and stop."
 )
 
 

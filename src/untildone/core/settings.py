@@ -73,21 +73,19 @@ class Setting:
 
 def as_typed(setting: Setting, value: Any) -> str:
     """A value the way a person would type it; empty for nothing."""
-    match value:
-        case None | "" | ():
+    match value, setting.kind:
+        case None | "" | (), _:
             return ""
-        case bool():
+        case bool(), _:
             return "on" if value else "off"
-        case tuple():
+        case tuple(), _:
             return ", ".join(map(str, value))
-        case float() if setting.kind == "DURATION":
+        case float(), "DURATION":
             return format_duration(value)
-        case float() if setting.kind == "PERCENT":
-            return f"{100 * value:.4g}%"
-        case int() if setting.kind == "SIZE":
+        case int(), "SIZE":
             return units.size_text(value)
         case _:
-            return str(value)
+            return f"{100 * value:.4g}%" if isinstance(value, float) and setting.kind == "PERCENT" else str(value)
 
 
 def _choice(*allowed: str) -> Parser:
@@ -259,7 +257,7 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("tending", "commands", "on_stop", units.name_text, "CMD", "--on-stop", guarded=True),
     _setting("tending", "commands", "hook_timeout", units.timeout, "DURATION", "--hook-timeout", field="timeout"),
     _setting("spec", "commands", "notify", units.lines, "URL", "--notify", repeatable=True, guarded=True),
-    _setting("spec", "commands", "then", units.lines, "FILE", "--then", repeatable=True),
+    _setting("spec", "commands", "then", units.lines, "FILE", "--then", repeatable=True, guarded=True),
     _pick("policy", "commands", "hook_failure", "--hook-failure", ("warn", "stop")),
     # --- output and storage ---
     _pick(

@@ -36,6 +36,8 @@ class OpenIteration:
     started_at: float
     started_seq: int
     tree: str = ""
+    head: str | None = None
+    branch: str | None = None
     handoff: bool = False
     resume_session: str | None = None
     session_id: str | None = None
@@ -56,6 +58,21 @@ class Retry:
     because: str
     tree: str = ""
     """The tree before the first try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsettled:
+    """An iteration that is closed in the log and whose work may be neither committed nor saved yet."""
+
+    iteration_num: int
+    closed_after: int
+    """The record before the one that closed it."""
+    tree: str
+    head: str | None
+    branch: str | None
+    """The tree, the commit and the branch before it."""
+    fault: str | None
+    """Why it failed; None: it ended well, and a commit is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +163,7 @@ class LoopState:
     messages_received: int = 0
 
     half_done: HalfDone | None = None
+    unsettled: Unsettled | None = None
     last_report: Report | None = None
     asked_question: bool = False
     """The last iteration ended by asking a human who is not there."""
@@ -167,6 +185,8 @@ class LoopState:
     quota: tuple[QuotaWindow, ...] = ()
     """The subscription's windows, as last seen."""
     disk_low: bool = False
+    disk_free: int = 0
+    """Free bytes, as last recorded; means something only while `disk_low`."""
     warned: tuple[str, ...] = ()
     """Limits whose budget warning was given."""
     handoff_due: bool = False

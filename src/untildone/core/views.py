@@ -168,15 +168,14 @@ def _at_work(state: LoopState, now: float, zone: tzinfo | None) -> tuple[Status,
         return "running", "pausing" if state.paused else "running", None
     if state.claim_due:
         return "running", "running the checks", None
-    decision = decide(state, now)
-    if not isinstance(decision, Wait):
-        return "running", "running", None
-    if decision.until is None and decision.cause == "paused":
-        return "paused", "paused", None
-    if decision.until is None:
-        return "waiting", f"waiting for {cause_text(decision.cause)}", None
-    until = clock(decision.until, now, zone)
-    return "waiting", f"waiting for {cause_text(decision.cause)} until {until}", decision.until
+    match decide(state, now):
+        case Wait(until=None, cause="paused"):
+            return "paused", "paused", None
+        case Wait(until=moment, cause=cause):
+            until = f" until {clock(moment, now, zone)}" if moment is not None else ""
+            return "waiting", f"waiting for {cause_text(cause)}{until}", moment
+        case _:
+            return "running", "running", None
 
 
 def _failed(state: LoopState) -> int:

@@ -8,7 +8,7 @@ from untildone.core.claims import says_done, streak_needed
 from untildone.core.closing import Change, close_iteration, progress_of
 from untildone.core.decide import Iterate, interruption, next_look
 from untildone.core.events import Event
-from untildone.core.faults import FAULTS, SURROUNDINGS, Fault, Remedy
+from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, Fault, Remedy
 from untildone.core.outcome import Order, Outcome
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
 from untildone.core.state import LoopState
@@ -16,7 +16,7 @@ from untildone.engine.bookkeeping import settle_cut_replies
 from untildone.engine.effects import call_hook, tasks_event
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
-from untildone.engine.watch import news
+from untildone.engine.watch import news, until_hung
 from untildone.errors import WorkspaceError
 from untildone.ports import TreeState
 
@@ -51,6 +51,8 @@ def _intent(state: LoopState, order: Iterate, prompt: Prompt, before: TreeState,
         prompt_preview=prompt.preview,
         resume_session=order.session,
         tree=state.retry.tree if state.retry else before.fingerprint,
+        head=before.head,
+        branch=before.branch,
         messages_shown=state.messages_received,
         **progress_of(state, now),
     )
@@ -83,35 +85,42 @@ def _read_papers(state: LoopState, parts: Parts) -> Papers:
 
 
 async def _run_agent(journal: Journal, parts: Parts, order: Order) -> tuple[Outcome, Fault | None]:
-    """Let the agent work; interrupt it the moment a human, a limit or the clock says so."""
+    """Let the agent work; interrupt it the moment a human, a limit or the clock says so, or when it is dead."""
     cut: Fault | None = None
     interrupting: asyncio.Task[None] | None = None
 
     def look() -> None:
         nonlocal cut, interrupting
-        if cut is None and (cut := interruption(journal.state, parts.clock.now())) is not None:
-            interrupting = asyncio.create_task(_interrupt(parts))
+        if cut is None:
+            is_dead = dead.done() and dead.exception() is None
+            cut = interruption(journal.state, parts.clock.now()) or (HANG if is_dead else None)
+            if cut is not None:
+                interrupting = asyncio.create_task(_interrupt(parts, discard=cut is HANG))
 
     async def tell(event: Event) -> None:
         # Looked at inside the telling: a budget is enforced before the agent's next reply can begin.
         await journal.tell(event)
         look()
 
+    dead = asyncio.create_task(until_hung(parts.agent, parts.clock, journal.state.policy))
     working = asyncio.create_task(parts.agent.iterate(order, tell))
     try:
         while not working.done():
             look()
-            await news(journal, parts.clock, next_look(journal.state, parts.clock.now()), working)
+            others = [task for task in (working, dead) if not task.done()]
+            await news(journal, parts.clock, next_look(journal.state, parts.clock.now()), *others)
+            if dead.done():
+                dead.result()  # a bug in the watching must not go unnoticed
         return working.result(), cut
     finally:
-        for task in (interrupting, working):
+        for task in (dead, interrupting, working):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
 
 
-async def _interrupt(parts: Parts) -> None:
-    await parts.agent.interrupt()
+async def _interrupt(parts: Parts, *, discard: bool) -> None:
+    await parts.agent.interrupt(discard=discard)
     await asyncio.sleep(INTERRUPT_GRACE)
     await parts.agent.close()
 
@@ -142,7 +151,7 @@ async def _close(journal: Journal, parts: Parts, before: TreeState, ended: _Ende
         left_over = bool(after.dirty) and journal.state.spec.commit
         await _tell_claim(journal, closed)
         if change.changed or left_over:
-            await _settle(journal, parts, before, closed)
+            await settle_done(journal, parts, before, closed)
     elif FAULTS[closed.error_type].remedy not in {Remedy.WAIT, Remedy.BACK_OFF} and after.dirty:
         await snapshot_half_done(journal, parts, closed.iteration_num, FAULTS[closed.error_type].meaning)
 
@@ -168,10 +177,14 @@ def _change(base: str, before: TreeState, after: TreeState) -> Change:
     return Change(changed=changed, files_changed=files if changed else 0, tree=after.fingerprint)
 
 
-async def _settle(journal: Journal, parts: Parts, before: TreeState, closed: ev.IterationCompleted) -> None:
-    settled = await parts.workspace.settle(
-        before, iteration_num=closed.iteration_num, message=_commit_message(journal.state, closed)
-    )
+async def settle_done(
+    journal: Journal, parts: Parts, before: TreeState, closed: ev.IterationCompleted, *, again: bool = False
+) -> None:
+    """Commit what an iteration changed since `before`, and write it down. `again`: a dead driver may have committed."""
+    message = _commit_message(journal.state, closed)
+    settled = await parts.workspace.settle(before, iteration_num=closed.iteration_num, message=message)
+    if again and settled.message and message.startswith(settled.message.removesuffix("…")):
+        settled = replace(settled, by="loop")  # not the agent's own commit: it has the words the loop would have used
     if settled.warning and settled.commit is None:
         await journal.record(ev.LandingFailed(iteration_num=closed.iteration_num, reason=settled.warning))
     elif settled.warning:

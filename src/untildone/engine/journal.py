@@ -14,6 +14,7 @@ from untildone.core.state import LoopState
 from untildone.ports import Clock, EventLog, Lease
 
 Observer = Callable[[Record], None]
+Folded = Callable[[LoopState, Record, LoopState], None]
 
 SNAPSHOT_EVERY = 50
 """Control events between two snapshots: what a resume or a `status` has to fold at most, a few milliseconds."""
@@ -43,6 +44,8 @@ class Journal:
         self._trace: list[Event] = []
         self._flush_later: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
+        self.on_fold: Folded | None = None
+        """Told every control record with the state before and after it. It must not raise."""
         self.resting: Wait | None = None
         """The rest that was last announced."""
         self._snapshot_seq = 0
@@ -121,7 +124,9 @@ class Journal:
 
     async def _fold_news(self) -> None:
         for record in await self._log.read(self.run_id, after=self.state.last_seq):
-            self.state = apply(self.state, record)
+            before, self.state = self.state, apply(self.state, record)
+            if self.on_fold is not None:
+                self.on_fold(before, record, self.state)
             self._observe(record)
         self.changed.set()
         if self.state.last_seq - self._snapshot_seq >= SNAPSHOT_EVERY:

@@ -1,6 +1,7 @@
 """The loop: ask the core what comes next, let it happen, write down what came of it."""
 
 from untildone.core.decide import Iterate, Stop, Verify, Wait, decide
+from untildone.engine.attend import attending
 from untildone.engine.effects import finish, read_tasks, rest, verify
 from untildone.engine.iteration import iterate
 from untildone.engine.journal import Journal
@@ -9,9 +10,10 @@ from untildone.engine.parts import Parts
 
 async def drive(journal: Journal, parts: Parts) -> Stop:
     """Drive a run from where it stands to its next stop."""
-    async with journal.watching():
+    async with journal.watching(), attending(journal, parts) as attention:
         await read_tasks(journal, parts)
         while True:
+            await attention.look()
             match decide(journal.state, parts.clock.now()):
                 case Iterate() as order:
                     await iterate(journal, parts, order)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from untildone.ports import Agent, Check, Clock, Ledger, Spawner, Usher, Workspace
+from untildone.ports import Agent, Check, Clock, Ledger, Machine, Notifier, Spawner, Usher, Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +16,8 @@ class Parts:
     usher: Usher
     spawner: Spawner
     ledger: Ledger
+    machine: Machine
+    notifiers: Sequence[Notifier]
     clock: Clock
     jitter: Callable[[], float]
     """A number in 0..1: spreads the retries of many runs."""

@@ -2,28 +2,41 @@
 
 from untildone.core import events as ev
 from untildone.core.decide import Stop
-from untildone.core.faults import DRIVER_DIED, Fault
-from untildone.core.state import LoopState
+from untildone.core.faults import DRIVER_DIED, FAULTS, Fault
+from untildone.core.state import LoopState, Unsettled
 from untildone.engine.bookkeeping import book_unrecorded
 from untildone.engine.effects import stop_events
-from untildone.engine.iteration import snapshot_half_done
+from untildone.engine.iteration import settle_done, snapshot_half_done
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.errors import WorkspaceError
+from untildone.ports import TreeState
 
 
 async def recover(journal: Journal, parts: Parts) -> None:
     """Close what a dead driver left open. Does nothing after an orderly stop."""
     orphans = parts.spawner.sweep(journal.run_id)
     left = journal.state.open
-    if left is None:
-        if orphans:
-            await journal.record(ev.ContinuousRecovered(orphans_ended=orphans))
-        return
-    await book_unrecorded(journal, parts, left)
-    await journal.record(close_unfinished(journal.state, DRIVER_DIED, DRIVER_DIED.meaning))
-    ref = await _try_to_snapshot(journal, parts, left.number, DRIVER_DIED.meaning)
-    await journal.record(ev.ContinuousRecovered(iteration_num=left.number, orphans_ended=orphans, snapshot=ref))
+    if left is not None:
+        await book_unrecorded(journal, parts, left)
+        await journal.record(close_unfinished(journal.state, DRIVER_DIED, DRIVER_DIED.meaning))
+    owed = journal.state.unsettled
+    ref = await _settle(journal, parts, owed) if owed else None
+    died_in = owed.iteration_num if owed and owed.fault == DRIVER_DIED.name else None
+    if died_in is not None or orphans:
+        await journal.record(ev.ContinuousRecovered(iteration_num=died_in, orphans_ended=orphans, snapshot=ref))
+
+
+async def _settle(journal: Journal, parts: Parts, owed: Unsettled) -> str | None:
+    """Do what the dead driver owed to git; all of it may be done already. Returns the ref of a snapshot."""
+    if owed.fault is not None:
+        return await _try_to_snapshot(journal, parts, owed.iteration_num, FAULTS[owed.fault].meaning)
+    for record in await journal.records_since(owed.closed_after):
+        if isinstance(record.event, ev.IterationCompleted):
+            before = TreeState(fingerprint=owed.tree, head=owed.head, branch=owed.branch)
+            await settle_done(journal, parts, before, record.event, again=True)
+            break
+    return None
 
 
 def close_unfinished(state: LoopState, fault: Fault, error: str) -> ev.IterationFailed:

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from untildone.core.liveness import Liveness, is_hung, observe, sampling_period
+from untildone.core.policy import Policy
 from untildone.engine.journal import Journal
-from untildone.ports import Clock
+from untildone.ports import Agent, Clock
 
 T = TypeVar("T")
 
@@ -36,3 +38,14 @@ async def unless(journal: Journal, clock: Clock, work: Awaitable[T], called_off:
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
+
+
+async def until_hung(agent: Agent, clock: Clock, policy: Policy) -> None:
+    """Return when the agent has shown no sign of life for too long; never, if nobody asked for that."""
+    if policy.idle_timeout is None:
+        await asyncio.get_running_loop().create_future()  # somebody will cancel it
+        return
+    liveness = Liveness(period=sampling_period(policy.idle_timeout), seen_at=clock.now())
+    while not is_hung(liveness, policy):
+        await clock.sleep(liveness.period)
+        liveness = observe(liveness, agent.pulse(), clock.now())

@@ -3,28 +3,26 @@
 import os
 import re
 import shutil
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.core.printable import printable
 from untildone.errors import WorkspaceError
+from untildone.git.locks import wait_for_locks
 from untildone.git.repository import NO_HOOKS, PRIVATE_IDENTITY, Repository
 from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line
 
 SUBJECT_CHARS = 72
 _BODY_CHARS = 10_000
-_REASON_LINES = 8
-_REASON_CHARS = 1000
+_REASON_LINES = 20
+_REASON_CHARS = 2000
 _ADDED_IN_PART = 1
 """What `git add --ignore-errors` answers when some files could not be added."""
 
 _SUMMARY = re.compile(rb"^\[.+? ([0-9a-f]{40,64})\] .*?(?:\n (\d+) files? changed|\Z)", re.DOTALL)
 _NOTHING = (b"nothing to commit", b"nothing added to commit", b"no changes added to commit")
-
-# They turn text around on the screen: a commit message that reads differently from what it is.
-_BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +34,13 @@ class Committed:
     warning: str = ""
     complete: bool = True
     """All that was to be committed is in it."""
+    nothing: bool = False
+    """There was nothing to commit after all: the files differ in ways that git does not record."""
 
 
 def clean_message(message: str, *, otherwise: str) -> str:
     """A first line of at most 72 characters, a blank line, a body; no control characters anywhere."""
-    lines = [_printable(line).strip() for line in message.strip().splitlines()]
+    lines = [line.strip() for line in printable(message.strip(), lines=True).split("\n")]
     first, rest = (lines[0], lines[1:]) if lines and lines[0] else (otherwise, lines)
     if len(first) > SUBJECT_CHARS:
         rest = [first, "", *rest]
@@ -71,7 +71,7 @@ async def add_all(repository: Repository, *, leave_out: Sequence[bytes] = (), in
     if leave_out:
         args += ["--pathspec-from-file=-", "--pathspec-file-nul"]
         stdin = b"\0".join((b":/", *(b":(top,exclude,literal)" + path for path in leave_out)))
-    added = await repository.git(*args, env=env, stdin=stdin, check=False)
+    added = await repository.git(*args, env=env, stdin=stdin, check=False, dies_with_us=index is None)
     if added.code not in (0, _ADDED_IN_PART):
         raise WorkspaceError(f"git add failed in {repository.top}: {first_line(added.err)}")
     return first_line(added.err) if added.code else ""
@@ -82,14 +82,16 @@ async def commit_all(
 ) -> Committed:
     """Commit the whole tree. If that fails the index is put back and the reason returned; no file is touched."""
     try:
-        with disk_trouble("cannot keep a copy of the index"), _index_kept(repository.index):
-            missed = await add_all(repository, leave_out=leave_out)
-            done = await _commit_index(repository, message, identity)
+        with disk_trouble("cannot keep a copy of the index"):
+            cleared = await wait_for_locks(repository)
+            with _index_kept(repository.index):
+                missed = await add_all(repository, leave_out=leave_out)
+                done = await _commit_index(repository, message, identity)
     except WorkspaceError as refused:
         return Committed(warning=f"not committed, the work is kept as it is: {refused}", complete=False)
-    warning = f"not everything could be committed: {missed}" if missed else ""
+    warning = "; ".join(filter(None, (cleared, f"not everything could be committed: {missed}" if missed else "")))
     if done.code:
-        return Committed(warning=warning, complete=False)
+        return Committed(warning=warning, complete=False, nothing=not missed)
     summary = _SUMMARY.match(done.out)
     head = summary[1].decode() if summary else (await repository.git("rev-parse", "HEAD")).text
     return Committed(commit=head, files=int(summary[2] or 0) if summary else 0, warning=warning, complete=not missed)
@@ -99,7 +101,7 @@ async def _commit_index(repository: Repository, message: str, identity: Sequence
     quiet = (*NO_HOOKS, "-c", "commit.gpgSign=false") if repository.private else ()
     args = (*identity, *quiet, "-c", "core.abbrev=no", "commit", "--cleanup=whitespace", "-F", "-")
     stdin = message.encode("utf-8", "replace")
-    done = await repository.git(*args, stdin=stdin, check=False, timeout=COMMIT_TIMEOUT)
+    done = await repository.git(*args, stdin=stdin, check=False, timeout=COMMIT_TIMEOUT, dies_with_us=True)
     if done.code and not any(words in done.out for words in _NOTHING):
         raise WorkspaceError(_reason(done))
     return done
@@ -127,9 +129,7 @@ def _index_kept(index: Path) -> Iterator[None]:
 def _reason(done: GitResult) -> str:
     """The end of what git and the hooks said: the agent may be able to mend it."""
     said = (done.err.strip() or done.out.decode("utf-8", "replace")).strip()
-    lines = [_printable(line).rstrip() for line in said[-_REASON_CHARS:].splitlines()[-_REASON_LINES:]]
-    return "\n".join(lines) or f"git commit ended with {done.code} and gave no reason"
-
-
-def _printable(line: str) -> str:
-    return "".join(c for c in line if c == "\t" or (unicodedata.category(c) not in {"Cc", "Cs"} and c not in _BIDI))
+    # Cut after the cleaning: half an escape code would not be recognised as one.
+    said = printable(said[-4 * _REASON_CHARS :], lines=True)[-_REASON_CHARS:]
+    lines = [line.rstrip() for line in said.split("\n")[-_REASON_LINES:]]
+    return "\n".join(lines).strip() or f"git commit ended with {done.code} and gave no reason"

@@ -35,6 +35,7 @@ class Repository:
         stdin: bytes | None = None,
         check: bool = True,
         timeout: float = READ_TIMEOUT,
+        dies_with_us: bool = False,
     ) -> GitResult:
         """Run git on this tree and no other."""
         place = (self.git_dir, self.top) if self.private else (None, None)
@@ -42,7 +43,7 @@ class Repository:
         fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
         return await git(
             args, cwd=self.top, git_dir=place[0], work_tree=place[1], env={**fence, **(env or {})}, stdin=stdin,
-            check=check, timeout=timeout,
+            check=check, timeout=timeout, dies_with_us=dies_with_us,
         )  # fmt: skip
 
 

@@ -8,11 +8,12 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from untildone.core.printable import one_line
 from untildone.errors import WorkspaceError
 
 READ_TIMEOUT = 120.0
@@ -20,6 +21,12 @@ COMMIT_TIMEOUT = 900.0
 """Commits run the user's own hooks, and people keep whole test suites there."""
 
 _END_GRACE = 1.0
+
+# A commit runs the user's hooks, which may take minutes. Should we be killed meanwhile, an orphaned commit would go
+# on by itself and take what the next driver has staged. So a watcher in its process group reads from a pipe that we
+# alone hold open: a line means that all went well, its end without one that we are dead. Linux' PR_SET_PDEATHSIG
+# would reach git only and not the hook, needs code between fork and exec, and does not exist elsewhere.
+_TIED = '(trap "" TERM; read -r _ <"$0" || { kill -TERM 0; sleep 2; kill -KILL 0; }) & exec git "$@"'
 
 _ADVICE = re.compile(r"git config --global --add safe\.directory .+")
 
@@ -70,15 +77,20 @@ async def git(
     stdin: bytes | None = None,
     check: bool = True,
     timeout: float = READ_TIMEOUT,
+    dies_with_us: bool = False,
 ) -> GitResult:
-    """Run one git command. WorkspaceError when it cannot start, takes too long, or (with `check`) fails."""
+    """Run one git command. WorkspaceError when it cannot start, takes too long, or (with `check`) fails.
+
+    With `dies_with_us` it ends, hooks and all, when this process does.
+    """
     argv = [*_ALWAYS, *_place(git_dir, work_tree), *args]
     with disk_trouble(f"git {_verb(args)} cannot run in {cwd}"), ExitStack() as files:
         # Files, not pipes: a hook may leave a background process behind that would keep a pipe open for ever.
         given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         given.write(stdin or b"")
         given.seek(0)
-        process = await _start(argv, cwd, {**_environment(), **(env or {})}, (given, out, err))
+        program, handed = files.enter_context(_life_line()) if dies_with_us else (["git"], ())
+        process = await _start([*program, *argv], cwd, {**_environment(), **(env or {})}, (given, out, err), handed)
         code = await _wait(process, timeout, f"git {_verb(args)} did not end within {timeout:.0f} s in {cwd}")
         result = GitResult(code, _content(out), _content(err).decode("utf-8", "replace"))
     if check and code != 0:
@@ -88,7 +100,7 @@ async def git(
 
 def first_line(text: str) -> str:
     """The first line that says something, without what would disturb a terminal."""
-    lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
+    lines = (one_line(line) for line in text.splitlines())
     return next((line for line in lines if line), "it gave no reason")
 
 
@@ -129,14 +141,31 @@ def _content(file: IO[bytes]) -> bytes:
     return file.read()
 
 
+@contextmanager
+def _life_line() -> Iterator[tuple[list[str], tuple[int, ...]]]:
+    """What to start instead of plain git, and the file descriptor to hand over."""
+    reader, writer = os.pipe()
+    try:
+        yield ["/bin/sh", "-c", _TIED, f"/dev/fd/{reader}"], (reader,)
+    finally:
+        with suppress(BrokenPipeError):  # the watcher was ended together with the rest
+            os.write(writer, b"\n")
+        os.close(reader)
+        os.close(writer)
+
+
 async def _start(
-    argv: Sequence[str], cwd: Path, env: Mapping[str, str], files: tuple[IO[bytes], IO[bytes], IO[bytes]]
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    files: tuple[IO[bytes], IO[bytes], IO[bytes]],
+    handed: tuple[int, ...],
 ) -> asyncio.subprocess.Process:
     stdin, stdout, stderr = files
     try:
         # Its own session, so that hooks and their children can be ended together with it.
         return await asyncio.create_subprocess_exec(
-            "git", *argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+            *argv, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, pass_fds=handed
         )
     except OSError as trouble:
         if shutil.which("git", path=env.get("PATH")) is None:

@@ -11,6 +11,7 @@ from untildone.git.branch import settle_on_branch
 from untildone.git.commit import Committed, clean_message, commit_all, find_identity
 from untildone.git.exclude import set_excluded
 from untildone.git.history import Made, made_between
+from untildone.git.recorded import lost_commit, moved_line, record_commit, recorded_commit
 from untildone.git.repository import Repository, open_repository
 from untildone.git.run import disk_trouble
 from untildone.git.snapshot import free_ref, has_ref, refs_of, save_tree, set_ref, start_ref
@@ -39,6 +40,7 @@ class GitWorkspace:
         self._notes = self._in_tree(spec.notes_file)
         self._identity: tuple[str, ...] | None = None
         self._seen: dict[str, dict[bytes, str]] = {}
+        self._recorded: str | None = None
 
     async def prepare(self) -> list[str]:
         """Check, snapshot, exclude the notes, choose the branch; returns lines for the user."""
@@ -50,6 +52,8 @@ class GitWorkspace:
                 set_excluded(self._repository.exclude, os.fsdecode(self._notes), excluded=not self._spec.commit_notes)
         if self._spec.commit and not self._repository.private:
             lines += await self._choose_where_commits_go(status)
+        if not self._repository.private:
+            lines += await self._look_for_strange_commits()
         return lines
 
     async def observe(self) -> TreeState:
@@ -68,8 +72,10 @@ class GitWorkspace:
         if not changed and not (self._spec.commit and _committable(status)):
             return Settled(tree=tree, changed=False)
         text = clean_message(message, otherwise=f"Iteration {iteration_num}")
-        done, made = await asyncio.gather(
-            self._commit_leftovers(status, text), made_between(self._repository, before.head, tree.head)
+        done, made, lost = await asyncio.gather(
+            self._commit_leftovers(status, text),
+            made_between(self._repository, before.head, tree.head),
+            self._lost_commit(tree.head),
         )
         differing = {readable(path) for path, _ in seen.items() ^ stamps.items()}
         settled = Settled(
@@ -78,8 +84,11 @@ class GitWorkspace:
             files_changed=done.files or len(differing),
             commit=done.commit,
             message=text.partition("\n")[0] if done.commit else "",
-            warning=done.warning,
+            warning="; ".join(filter(None, (lost, done.warning))),
         )
+        if self._spec.commit and not done.nothing:
+            settled = replace(settled, left=tuple(path for path in settled.tree.dirty if not path.endswith("/")))
+        await self._record(settled.tree.head)
         return _with_agents_own(settled, made, before, {readable(path) for path in _committable(status)})
 
     async def snapshot(self, *, iteration_num: int, reason: str) -> tuple[str, str, tuple[str, ...]] | None:
@@ -126,15 +135,35 @@ class GitWorkspace:
         )
         await set_ref(self._repository, start_ref(self._run_id), start)
 
+    async def _look_for_strange_commits(self) -> list[str]:
+        """Lines about commits made while no driver looked: by a person, or by a git that a crash left behind."""
+        asked = await self._repository.git("rev-parse", "-q", "--verify", "HEAD", check=False)
+        head = asked.text if asked.code == 0 else None
+        recorded = await recorded_commit(self._repository, self._run_id)
+        line = "" if recorded is None else await moved_line(self._repository, self._run_id, recorded, head)
+        self._recorded = recorded
+        await self._record(head)
+        return [line] if line else []
+
+    async def _lost_commit(self, head: str | None) -> str:
+        if self._recorded in {None, head}:
+            return ""
+        return await lost_commit(self._repository, self._run_id, self._recorded, head)
+
+    async def _record(self, head: str | None) -> None:
+        if head not in {None, self._recorded} and not self._repository.private:
+            await record_commit(self._repository, self._run_id, head)
+            self._recorded = head
+
     async def _choose_where_commits_go(self, status: Status) -> list[str]:
         spec = self._spec
-        line = await settle_on_branch(
+        lines = await settle_on_branch(
             self._repository, status, run_id=self._run_id, name=spec.name, prefix=spec.branch_prefix, wanted=spec.branch
         )
         self._identity = await find_identity(self._repository)
         if not self._identity:
-            return [line]
-        return [line, "git has no user.name and user.email here: commits carry the name untildone"]
+            return lines
+        return [*lines, "git has no user.name and user.email here: commits carry the name untildone"]
 
     async def _status(self) -> Status:
         answer = await self._repository.git(*STATUS)

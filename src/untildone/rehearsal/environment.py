@@ -3,6 +3,7 @@
 from pathlib import Path
 
 DUMMY_KEY = "rehearsal-not-a-key"
+DUMMY_TOKEN = "rehearsal-not-a-token"  # noqa: S105 made up, and it says so
 
 
 def claude_environment(home: Path, url: str, *, path: str = "/usr/local/bin:/usr/bin:/bin") -> dict[str, str]:
@@ -28,4 +29,11 @@ def claude_environment(home: Path, url: str, *, path: str = "/usr/local/bin:/usr
         "GIT_COMMITTER_NAME": "untildone rehearsal",
         "GIT_COMMITTER_EMAIL": "rehearsal@localhost",
         "NO_PROXY": "127.0.0.1,localhost",
+    }
+
+
+def as_subscriber(env: dict[str, str]) -> dict[str, str]:
+    """The same with a made-up login instead of a key: only where nothing but loopback can be reached."""
+    return {name: value for name, value in env.items() if name != "ANTHROPIC_API_KEY"} | {
+        "CLAUDE_CODE_OAUTH_TOKEN": DUMMY_TOKEN
     }

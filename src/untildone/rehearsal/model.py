@@ -241,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise
         if turn.reply.status is not None:
             book(sent=0.0)
-            self._send_json(turn.reply.status, wire.error_body(turn.reply), turn.reply.headers)
+            self._send_json(turn.reply.status, wire.error_body(turn.reply), wire.headers(turn.reply, wall_clock()))
         elif body.get("stream"):
             self._send_pieces("text/event-stream", wire.stream(turn, model), turn.reply, book)
         else:
@@ -254,7 +254,7 @@ class _Handler(BaseHTTPRequestHandler):
         *early, last = [*kept, b""] if reply.cut_after is not None else kept
         gone = 0
         try:
-            self._begin(OK, kind, [*reply.headers, ("Transfer-Encoding", "chunked")])
+            self._begin(OK, kind, [*wire.headers(reply, wall_clock()), ("Transfer-Encoding", "chunked")])
             for piece in early:
                 self._pause(reply.chunk_delay if gone else 0)
                 self._send_chunk(piece)

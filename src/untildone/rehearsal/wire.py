@@ -23,6 +23,12 @@ PIECE = 60
 """Characters of text in one streamed delta."""
 
 _PLACEHOLDER = re.compile(r"\{\{([ni])\}\}|\{([ni])\}")
+_MOMENT = re.compile(r"\{now\+(\d{1,9})\}")
+
+
+def headers(reply: Reply, now: float) -> list[tuple[str, str]]:
+    """The reply's own headers; `{now+60}` becomes the epoch second a minute from now."""
+    return [(name, _MOMENT.sub(lambda hit: str(round(now) + int(hit[1])), value)) for name, value in reply.headers]
 
 
 def error_body(reply: Reply) -> dict[str, Any]:

@@ -164,12 +164,21 @@ def descendants(root: int) -> list[int]:
 
 def parent_of(pid: int) -> int | None:
     """The parent's pid, by /proc; None when the process is gone."""
+    fields = _stat(pid)
+    return int(fields[1]) if len(fields) > 1 else None
+
+
+def is_zombie(pid: int) -> bool:
+    """Is it dead and only not yet waited for, or gone?"""
+    return _stat(pid)[:1] in ([b"Z"], [b"X"], [])
+
+
+def _stat(pid: int) -> list[bytes]:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib would double the start-up time
-            fields = file.read().rpartition(b")")[2].split()  # the name before it may hold spaces and brackets
+            return file.read().rpartition(b")")[2].split()  # the name before it may hold spaces and brackets
     except OSError:
-        return None
-    return int(fields[1]) if len(fields) > 1 else None
+        return []
 
 
 def _kill(pid: int, number: int) -> None:

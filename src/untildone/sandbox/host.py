@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from untildone.core.liveness import Pulse
 from untildone.errors import AgentError, AgentMissing
 from untildone.ports import Process
 from untildone.sandbox import guard
+from untildone.sandbox.vitals import TreeVitals
 
 MARKER = "UNTILDONE_RUN"
 """Environment variable by which the processes of a run are found again after a crash."""
@@ -31,6 +33,7 @@ class HostProcess:
         self._process = process
         self._stderr = bytearray()
         self._drain = asyncio.create_task(self._drain_stderr())
+        self._vitals = TreeVitals(process.pid)
 
     @property
     def pid(self) -> int:
@@ -70,6 +73,16 @@ class HostProcess:
     def stderr_tail(self) -> str:
         """Return the end of what it wrote to stderr."""
         return self._stderr[-STDERR_KEPT:].decode("utf-8", "replace")
+
+    def vitals(self) -> Pulse:
+        """Return what its whole tree did so far."""
+        return self._vitals.look()
+
+    def family(self) -> set[int]:
+        """Return every living process of its tree."""
+        if self._process.returncode is not None:
+            return set()
+        return {self.pid, *(pid for pid in guard.descendants(self.pid) if not guard.is_zombie(pid))}
 
     async def end(self, grace: float = 2.0) -> None:
         """SIGINT, SIGTERM, then kill the whole tree, escapees too."""

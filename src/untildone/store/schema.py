@@ -12,6 +12,8 @@ from untildone.errors import StoreError
 APPLICATION_ID = 0x756E7464  # "untd": tells our file from any other SQLite database
 BUSY_SECONDS = 10.0
 SWITCH_PAUSE = 0.01
+SIDE_FILES = ("-wal", "-shm")
+"""What SQLite keeps beside a database that is open."""
 
 # Numbered from 1; `user_version` says how many a file has had. Never edit one that was released: add another.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -93,8 +95,21 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 def _make_file(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _remove_orphans(path)
     # Agent output may hold secrets: nobody else reads it. SQLite gives its side files the same mode.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _remove_orphans(path: Path) -> None:
+    """Side files without their database: someone deleted only that, and perhaps its driver has them open still.
+
+    A new database would take them for its own and spoil both.
+    """
+    # Looked for in this order: whoever makes a store at this moment makes the database first.
+    sides = [side for end in SIDE_FILES if (side := Path(f"{path}{end}")).exists()]
+    if sides and not path.exists():
+        for side in sides:
+            side.unlink(missing_ok=True)
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from untildone.core.codec import decode, event_kind, event_type, event_version, stored_form
 from untildone.core.events import ContinuousWarning, Event, Record
-from untildone.errors import LeaseLost, RunNotFound, StoreError
+from untildone.errors import LeaseLost, RunBusy, RunNotFound, StoreError
 from untildone.ports import Clock, Lease, RunRow
 from untildone.store.lease import Locks, real_folder
-from untildone.store.restore import FileId, copy_elsewhere, file_ids, make_way, merge
+from untildone.store.restore import FileId, copy_elsewhere, file_ids, make_way, merge, same_files
 from untildone.store.schema import open_database, spoken_errors, transaction
 
 POLL_SECONDS = 0.05
@@ -189,7 +189,7 @@ class SqliteLog:
 
     def _keep_hold(self, *, writing: bool) -> None:
         """Notice that the files were deleted or replaced: an agent can do that, and SQLite does not mind."""
-        if not self._files or (now := file_ids(self._path)) == self._files:
+        if not self._files or same_files(self._files, now := file_ids(self._path)):
             return
         if writing or self._held:
             self._put_back()
@@ -211,6 +211,8 @@ class SqliteLog:
                     raise
                 if spoilt is not None:
                     spoilt.unlink(missing_ok=True)
+        except RunBusy as taken:
+            raise LeaseLost(f"{self._path} was deleted or replaced, and meanwhile {taken}") from taken
         except StoreError as refused:
             raise StoreError(
                 f"{self._path} was deleted or replaced while runs were being recorded and cannot be put back, so "

@@ -1,0 +1,91 @@
+"""A small program in place of Claude that says "done" when it is let go, and people who type in other terminals."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CLAIM = """All of it is done.
+---LOOP_STATUS---
+STATUS: COMPLETE
+TASKS_COMPLETED_THIS_LOOP: 1
+FILES_MODIFIED: 0
+TESTS_STATUS: PASSING
+WORK_TYPE: IMPLEMENTATION
+EXIT_SIGNAL: true
+RECOMMENDATION: none
+---END_LOOP_STATUS---
+"""
+RESULT = {
+    "type": "result",
+    "subtype": "success",
+    "is_error": False,
+    "result": CLAIM,
+    "session_id": "11111111-1111-4111-8111-111111111111",
+    "total_cost_usd": 0.25,
+    "num_turns": 1,
+    "usage": {"input_tokens": 100, "output_tokens": 20},
+    "stop_reason": "end_turn",
+    "terminal_reason": "completed",
+}
+SAID = {
+    "type": "assistant",
+    "message": {
+        "id": "msg_1",
+        "model": "claude-opus-5-5",
+        "content": [{"type": "text", "text": CLAIM}],
+        "usage": {"input_tokens": 100, "output_tokens": 20},
+    },
+    "parent_tool_use_id": None,
+}
+PATIENCE = 30.0
+
+
+def eventually(holds: Callable[[], Any], what: str = "it") -> Any:
+    """Wait until something is true; returns it."""
+    ends_at = time.monotonic() + PATIENCE
+    while not (found := holds()):
+        assert time.monotonic() < ends_at, f"{what} did not happen in time"
+        time.sleep(0.02)
+    return found
+
+
+class Background:
+    """A folder, a store and an agent that waits to be let go."""
+
+    def __init__(self, tmp: Path, project: Path, store: Path) -> None:
+        self.store = store
+        self.project = project
+        self.calls = tmp / "calls"
+        self.gate = tmp / "gate"
+        self.gate.touch()
+        program = tmp / "claude"
+        program.write_text(
+            f"#!/bin/sh\npwd >> '{self.calls}'\nwhile [ -e '{self.gate}' ]; do sleep 0.05; done\n"
+            f"cat <<'END'\n{json.dumps(SAID)}\n{json.dumps(RESULT)}\nEND\n"
+        )
+        program.chmod(0o755)
+        self.flags = ("--agent", "claude_cli", "--claude", str(program), "--check", "true", "-m", "9")
+
+    def let_go(self) -> None:
+        self.gate.unlink()
+
+    def working(self, times: int = 1) -> None:
+        """Wait until the agent was started that often."""
+        eventually(lambda: self.calls.exists() and len(self.calls.read_text().splitlines()) >= times, "an iteration")
+
+    def popen(self, *args: str, **more: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "untildone", *args],
+            cwd=self.project,
+            env=dict(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **more,
+        )

@@ -1,0 +1,150 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.background_kit import Background
+from cli.cli_kit import Runs, Say
+from untildone import config
+from untildone.core.chain import next_policy, next_run_id
+from untildone.core.events import ContinuousStarted
+from untildone.core.policy import Policy
+from untildone.core.state import LoopState, Spend
+
+
+@pytest.fixture
+def goals(project: Path) -> list[str]:
+    for name in ("second", "third"):
+        (project / f"{name}.md").write_text(f"The {name} goal\n")
+    return ["--then", "second.md", "--then", "third.md"]
+
+
+def chain(runs: Runs, first: str) -> list[LoopState]:
+    """The runs of a chain that were started."""
+    states = []
+    state = runs.state(first)
+    while state.run_id:
+        states.append(state)
+        state = runs.state(next_run_id(state.run_id))
+    return states
+
+
+def first_of(runs: Runs) -> str:
+    return min(runs.list(), key=lambda row: row.created_at).run_id
+
+
+def test_one_goal_after_the_other_and_one_budget_for_all(
+    say: Say, runs: Runs, project: Path, background: Background, goals: list[str]
+) -> None:
+    background.let_go()
+    said = say("run", "The first goal", *background.flags, *goals, "--max-cost", "2", "--max-duration", "1h", "--json")
+    assert said.code == 0, said.err
+    states = chain(runs, first_of(runs))
+    assert [state.spec.goal for state in states] == ["The first goal", "The second goal", "The third goal"]
+    assert [state.phase for state in states] == ["completed"] * 3
+    assert [state.spec.name for state in states] == [config.run_name(project, state.spec.goal) for state in states]
+    assert [state.policy.max_cost_usd for state in states] == pytest.approx([2.0, 1.75, 1.5])
+    assert [state.policy.max_runs for state in states] == [9, 9, 9]
+    left = [state.policy.max_duration or 0.0 for state in states]
+    assert left == sorted(left, reverse=True)
+    assert left[0] > left[2] > 3000
+    assert [len(state.spec.then) for state in states] == [2, 1, 0]
+    assert states[2].spec.checks == ("true",)
+    result = json.loads(said.out)
+    assert said.out.count("\n") == 1
+    assert (result["run_id"], result["success"]) == (states[2].run_id, True)
+
+
+def test_people_see_every_result_and_how_to_go_on(say: Say, background: Background, goals: list[str]) -> None:
+    background.let_go()
+    said = say("run", "The first goal", *background.flags, *goals)
+    assert said.code == 0
+    assert said.out.count("1 iteration (1 without a fault)") == 3
+    assert said.out.count("Next goal: ") == 2
+    assert "second.md" in said.out
+    assert "untildone resume" in said.out
+
+
+def test_a_goal_that_is_not_reached_starts_nothing(say: Say, runs: Runs, tmp_path: Path, goals: list[str]) -> None:
+    program = tmp_path / "broken"
+    program.write_text("#!/bin/sh\nexit 7\n")
+    program.chmod(0o755)
+    flags = ("--agent", "claude_cli", "--claude", str(program), "--error-threshold", "1", "-m", "9")
+    assert say("run", "The first goal", *flags, *goals).code == 1
+    assert len(runs.list()) == 1
+
+
+def test_a_spent_budget_lets_the_next_goal_stop_at_once(
+    say: Say, runs: Runs, background: Background, goals: list[str]
+) -> None:
+    background.let_go()
+    said = say("run", "The first goal", *background.flags, *goals, "--max-cost", "0.2", "--json")
+    states = chain(runs, first_of(runs))
+    result = json.loads(said.out)
+    assert (said.code, result["exit_reason"], result["success"]) == (3, "max_cost_reached", False)
+    assert [(state.phase, state.attempts) for state in states] == [("completed", 1), ("suspended", 0)]
+    more = say("resume", states[1].run_id, "--max-cost", "5", "--json")
+    assert more.code == 0, more.err
+    assert [state.phase for state in chain(runs, first_of(runs))] == ["completed"] * 3
+
+
+def test_a_goal_that_cannot_be_read_is_said_before_anything_starts(
+    say: Say, store: Path, background: Background, project: Path
+) -> None:
+    said = say("run", "The first goal", *background.flags, "--then", "nowhere.md")
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert "nowhere.md cannot be read" in said.err
+    (project / "empty.md").touch()
+    assert "is empty" in say("run", "The first goal", *background.flags, "--then", "empty.md").err
+    assert not store.exists()
+
+
+def test_a_chain_cut_between_two_goals_goes_on_with_resume(
+    say: Say, runs: Runs, project: Path, background: Background, goals: list[str]
+) -> None:
+    """The next goal's file is gone when its turn comes: as after a crash, nothing of the next run is in the log."""
+    check = f"rm -f '{project}/second.md'"
+    background.let_go()
+    said = say("run", "The first goal", *background.flags, "--check", check, *goals, "--json")
+    assert said.code == 2
+    assert json.loads(said.out)["success"] is True, "what was reached is reported all the same"
+    first = first_of(runs)
+    assert f"untildone resume {first}" in said.err
+    assert len(chain(runs, first)) == 1
+    (project / "second.md").write_text("The second goal, refined\n")
+    again = say("resume", first, "--json", "--check", "true")
+    assert again.code == 0, again.err
+    states = chain(runs, first)
+    assert [state.spec.goal for state in states] == ["The first goal", "The second goal, refined", "The third goal"]
+    assert json.loads(again.out)["run_id"] == states[2].run_id
+    assert "is done" in say("resume", first).err
+
+
+def test_resuming_a_chain_takes_up_the_run_that_stands_open(
+    say: Say, runs: Runs, background: Background, goals: list[str]
+) -> None:
+    background.let_go()
+    assert say("run", "The first goal", *background.flags, *goals, "--max-cost", "0.2", "--json").code == 3
+    first = first_of(runs)
+    assert len(chain(runs, first)) == 2
+    assert say("resume", first, "--max-cost", "9", "--json").code == 0
+    states = chain(runs, first)
+    assert [state.phase for state in states] == ["completed"] * 3
+    begun = [record for state in states for record in runs.read(state.run_id)]
+    assert sum(isinstance(record.event, ContinuousStarted) for record in begun) == 3
+
+
+def test_goals_named_in_a_project_file_need_trust(say: Say, project: Path, background: Background) -> None:
+    (project / "secret.md").write_text("something private\n")
+    (project / "untildone.toml").write_text('then = ["secret.md"]\n')
+    said = say("run", "The first goal", *background.flags, "--dry-run")
+    assert said.code == 2
+    assert "untildone config trust" in said.err
+
+
+def test_what_is_left_is_never_below_nothing() -> None:
+    policy = Policy(max_cost_usd=1.0, max_tokens=10, max_duration=5.0, deadline=99.0, max_runs=3, max_iterations=4)
+    spent = LoopState(policy=policy, spend=Spend(cost_usd=3.0), active_seconds=8.0)
+    left = next_policy(spent, now=50.0)
+    assert (left.max_cost_usd, left.max_tokens, left.max_duration) == (0.0, 10, 0.0)
+    assert (left.deadline, left.max_runs, left.max_iterations) == (99.0, 3, 4)

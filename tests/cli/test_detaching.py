@@ -1,0 +1,269 @@
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli.background_kit import Background, eventually
+from cli.cli_kit import DONE, FIRST, SUSPENDED, Runs, Say
+from untildone.core.chain import next_run_id
+from untildone.core.events import ContinuousResumed, PauseRequested, StopRequested
+from untildone.core.policy import Policy
+
+
+def started(say: Say, background: Background, *more: str) -> tuple[str, int]:
+    """A run in the background: its id and its pid."""
+    said = say("run", "a goal", *background.flags, *more, "--detach", "--json")
+    assert said.code == 0, said.err
+    told = json.loads(said.out)
+    background.working()
+    return told["run_id"], told["pid"]
+
+
+def over(runs: Runs, run_id: str) -> None:
+    eventually(lambda: not any(row.alive for row in runs.list() if row.run_id == run_id), "the end of the run")
+
+
+def watch(background: Background, *args: str) -> "subprocess.Popen[str]":
+    """Somebody who watches the run, and does so by now."""
+    child = background.popen("attach", *args)
+    assert child.stderr is not None
+    assert "attached to" in child.stderr.readline()
+    return child
+
+
+# --- in the background -------------------------------------------------------------------------------
+
+
+def test_the_command_is_over_once_the_run_is_in_the_log(
+    say: Say, runs: Runs, background: Background, store: Path
+) -> None:
+    said = say("run", "a goal", *background.flags, "--detach")
+    assert said.code == 0
+    (row,) = runs.list()
+    assert f"untildone attach {row.run_id}" in said.out
+    resumed = [record.event for record in runs.read(row.run_id) if isinstance(record.event, ContinuousResumed)]
+    (pid,) = [event.pid for event in resumed]
+    assert f"pid {pid}" in said.out
+    assert row.alive
+    assert os.getsid(pid) == pid, "a session of its own, without our terminal"
+    assert os.readlink(f"/proc/{pid}/fd/0") == os.devnull
+    log = store / "runs" / f"{row.run_id}.log"
+    assert os.readlink(f"/proc/{pid}/fd/1") == os.readlink(f"/proc/{pid}/fd/2") == str(log)
+    background.let_go()
+    over(runs, row.run_id)
+    assert runs.state(row.run_id).phase == "completed"
+    assert "1 iteration (1 without a fault)" in log.read_text()
+
+
+def test_a_hangup_means_nothing_to_it(say: Say, runs: Runs, background: Background) -> None:
+    run_id, pid = started(say, background)
+    os.kill(pid, signal.SIGHUP)
+    background.let_go()
+    over(runs, run_id)
+    assert runs.state(run_id).phase == "completed"
+
+
+def test_stop_reaches_it(say: Say, runs: Runs, background: Background) -> None:
+    run_id, _ = started(say, background)
+    assert say("stop", run_id).code == 0
+    over(runs, run_id)
+    assert runs.state(run_id).stop_reason == "stop_requested"
+
+
+def test_what_the_run_refuses_is_said_here(say: Say, background: Background, project: Path, store: Path) -> None:
+    for command in (("init", "-q", "."), ("add", "."), ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm1")):
+        (project / "mine.txt").write_text("1")
+        subprocess.run(["git", *command], cwd=project, check=True)
+    (project / "mine.txt").write_text("not committed")
+    said = say("run", "a goal", *background.flags, "--detach")
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert "mine.txt" in said.err
+    assert list((store / "runs").iterdir()) == [], "a log that says nothing more is not kept"
+
+
+def test_a_second_run_in_the_same_folder_is_refused(say: Say, runs: Runs, background: Background) -> None:
+    run_id, _ = started(say, background)
+    said = say("run", "another goal", *background.flags, "--detach")
+    assert said.code == 2
+    assert run_id in said.err
+    background.let_go()
+    over(runs, run_id)
+
+
+def test_a_folder_that_is_called_like_us_is_not_us(
+    say: Say, runs: Runs, background: Background, project: Path, tmp_path: Path
+) -> None:
+    (project / "untildone").mkdir()
+    (project / "untildone" / "__init__.py").write_text("")
+    (project / "untildone" / "__main__.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w')")
+    background.let_go()
+    run_id, _ = started(say, background)
+    over(runs, run_id)
+    assert not (tmp_path / "owned").exists()
+
+
+def test_a_result_that_nobody_waits_for_cannot_be_shaped(say: Say, background: Background) -> None:
+    said = say("run", "a goal", *background.flags, "--detach", "--format", "{name}")
+    assert said.code == 2
+    assert "--detach" in said.err
+
+
+def test_quiet_gives_the_id_alone(say: Say, runs: Runs, background: Background) -> None:
+    background.let_go()
+    run_id = say("run", "a goal", *background.flags, "--detach", "--quiet").out.strip()
+    over(runs, run_id)
+    assert runs.state(run_id).phase == "completed"
+
+
+def test_the_command_the_program_gives_itself_is_not_for_people(say: Say) -> None:
+    assert "detached" not in say("--help").out.replace("--detach", "")
+    child = subprocess.run(
+        ["python3", "-c", "from untildone.cli.app import entry; raise SystemExit(entry(['detached']))"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=dict(os.environ),
+    )  # fmt: skip
+    assert child.returncode in {1, 2}
+    assert "Traceback" not in child.stderr or "No module named" in child.stderr
+
+
+# --- watching it ---------------------------------------------------------------------------------------
+
+
+def test_attach_shows_the_rest_and_ends_as_the_run_does(say: Say, runs: Runs, background: Background) -> None:
+    run_id, _ = started(say, background)
+    child = watch(background, run_id)
+    background.let_go()
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 0, err
+    assert "1 iteration (1 without a fault)" in out
+    assert "iteration 1" in out
+    over(runs, run_id)
+
+
+def test_leaving_does_not_stop_it(say: Say, runs: Runs, background: Background) -> None:
+    run_id, _ = started(say, background)
+    child = watch(background)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 0, err
+    assert "goes on" in err
+    assert any(row.alive for row in runs.list())
+    background.let_go()
+    over(runs, run_id)
+    assert runs.state(run_id).phase == "completed"
+
+
+def test_whoever_watches_is_told_that_the_driver_died(say: Say, background: Background) -> None:
+    run_id, pid = started(say, background)
+    child = watch(background, run_id)
+    os.kill(pid, signal.SIGKILL)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 1
+    assert "untildone resume" in err
+
+
+def test_attach_to_a_run_that_stopped_says_how(say: Say, runs: Runs, project: Path) -> None:
+    runs.begin(project, *FIRST, SUSPENDED)
+    said = say("attach", "night")
+    assert said.code == 130
+    assert "1 iteration" in said.out
+    assert say("attach", "nobody").code == 2
+
+
+def test_attach_follows_a_chain(say: Say, runs: Runs, background: Background, project: Path) -> None:
+    (project / "second.md").write_text("The second goal\n")
+    run_id, _ = started(say, background, "--then", "second.md")
+    child = watch(background, run_id)
+    background.let_go()
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 0, err
+    assert out.count("1 iteration (1 without a fault)") == 2
+    over(runs, next_run_id(run_id))
+
+
+# --- after a crash ---------------------------------------------------------------------------------------
+
+
+def test_runs_whose_driver_died_are_taken_up_again(say: Say, runs: Runs, background: Background) -> None:
+    run_id, pid = started(say, background)
+    os.kill(pid, signal.SIGKILL)
+    over(runs, run_id)
+    background.let_go()
+    said = say("resume", "--interrupted", "--detach")
+    assert said.code == 0, said.err
+    assert f"untildone attach {run_id}" in said.out
+    over(runs, run_id)
+    assert runs.state(run_id).phase == "completed"
+    assert "no interrupted runs" in say("resume", "--interrupted").out
+
+
+def test_a_shutdown_in_order_is_an_interruption_a_stop_is_none(say: Say, runs: Runs, background: Background) -> None:
+    run_id, pid = started(say, background)
+    os.kill(pid, signal.SIGTERM)
+    over(runs, run_id)
+    assert runs.state(run_id).stop_reason == "shutdown_signal"
+    assert say("resume", "--interrupted", "--detach").code == 0
+    background.working(times=2)
+    assert say("stop", run_id).code == 0
+    over(runs, run_id)
+    assert "no interrupted runs" in say("resume", "--interrupted").out
+
+
+def test_one_after_the_other_and_one_that_cannot_be_is_no_reason_to_leave_the_rest(
+    say: Say, runs: Runs, tmp_path: Path, project: Path, background: Background
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    runs.begin(gone, run_id="aaaaaaaaaaaa", name="lost", status="running")
+    gone.rmdir()
+    run_id, pid = started(say, background)
+    os.kill(pid, signal.SIGKILL)
+    over(runs, run_id)
+    background.let_go()
+    said = say("resume", "--interrupted")
+    assert said.code == 2, "the first that could not be taken up"
+    assert str(gone) in said.err
+    assert runs.state(run_id).phase == "completed"
+
+
+@pytest.mark.parametrize(
+    ("events", "status"),
+    [
+        ((SUSPENDED,), "suspended"),
+        ((DONE,), "completed"),
+        ((PauseRequested(by="cli"),), "running"),
+        ((StopRequested(by="cli"),), "running"),
+    ],
+    ids=["stopped", "done", "paused", "told to stop"],
+)
+def test_what_a_human_wanted_is_no_interruption(
+    say: Say, runs: Runs, project: Path, events: tuple[StopRequested, ...], status: str
+) -> None:
+    runs.begin(project, *FIRST, *events, status=status)
+    assert "no interrupted runs" in say("resume", "--interrupted").out
+
+
+def test_an_old_interruption_is_left_alone(say: Say, runs: Runs, project: Path) -> None:
+    runs.begin(project, *FIRST, status="running", policy=Policy(max_runs=5, session_expiry=-1.0))
+    assert "no interrupted runs" in say("resume", "--interrupted").out
+
+
+def test_interrupted_runs_are_taken_up_as_they_are(say: Say, project: Path) -> None:
+    for more in (("night",), ("-m", "3"), ("--json",)):
+        said = say("resume", "--interrupted", *more)
+        assert (said.code, said.err.count("\n")) == (2, 1)
+
+
+def test_a_chain_whose_next_goal_never_started_is_an_interruption(
+    say: Say, runs: Runs, background: Background, project: Path
+) -> None:
+    (project / "second.md").write_text("The second goal\n")
+    background.let_go()
+    said = say("run", "a goal", *background.flags, "--check", "rm second.md || true", "--then", "second.md", "--json")
+    assert said.code == 2
+    (project / "second.md").write_text("The second goal\n")
+    first = json.loads(said.out)["run_id"]
+    assert say("resume", "--interrupted").code == 0
+    assert runs.state(next_run_id(first)).phase == "completed"

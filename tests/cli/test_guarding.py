@@ -1,0 +1,58 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.cli_kit import FIRST, SUSPENDED, Runs
+from untildone.cli.guarding import is_inside_agent
+
+RUN = "abc123def456"
+
+
+def ask(shell: str, **env: str) -> subprocess.CompletedProcess[str]:
+    program = f"{sys.executable} -m untildone"
+    return subprocess.run(
+        ["/bin/sh", "-c", shell.replace("untildone", program, 1)],
+        env=os.environ | env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_person_is_no_agent() -> None:
+    assert not is_inside_agent()
+
+
+def test_the_mark_in_our_own_environment_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNTILDONE_RUN", RUN)
+    assert is_inside_agent()
+    monkeypatch.setenv("UNTILDONE_RUN", "")
+    assert not is_inside_agent()
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "env -u UNTILDONE_RUN untildone limits; exit $?",
+        "env -u UNTILDONE_RUN sh -c 'untildone limits; exit $?'; exit $?",
+        "env -i PATH=$PATH HOME=$HOME UNTILDONE_HOME=$UNTILDONE_HOME setsid --wait untildone limits; exit $?",
+    ],
+)
+def test_taking_the_mark_out_hides_nothing(runs: Runs, project: Path, shell: str) -> None:
+    runs.begin(project, *FIRST, SUSPENDED)
+    said = ask(shell, UNTILDONE_RUN=RUN)
+    assert (said.returncode, said.stdout) == (5, "")
+    assert said.stderr.startswith("untildone: an agent may not start or steer a run")
+    assert ask(shell).returncode == 0, "the same chain of processes without an agent in it"
+
+
+@pytest.mark.parametrize("command", ["run x -m 1", "tasks TODO.md -m 1", "rehearse", "run x -m 1 --dry-run"])
+def test_an_agent_starts_no_runs(project: Path, store: Path, command: str) -> None:
+    (project / "TODO.md").write_text("- [ ] a\n")
+    said = ask(f"untildone {command}", UNTILDONE_RUN=RUN)
+    assert (said.returncode, said.stdout) == (5, "")
+    assert not store.exists()

@@ -1,0 +1,155 @@
+"""A folder to crash in, and what must be true there afterwards, whatever happened."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from crash.driver import run_id_of
+from crash.laborer import PRICE, WORK
+from untildone import wiring
+from untildone.core import events as ev
+from untildone.core import trace as tr
+from untildone.core.fold import fold
+from untildone.core.state import LoopState
+from untildone.engine.journal import load_state
+
+TESTS = Path(__file__).parent.parent
+KILLED = -9
+
+
+@dataclass
+class CrashStage:
+    """One repository, one store, one run."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.repo = self.folder / "repo"
+        self.repo.mkdir(parents=True)
+        self.run_id = run_id_of(self.folder)
+        self.git("init", "-q", "-b", "work", ".")
+        self.git("config", "user.name", "A")
+        self.git("config", "user.email", "a@b")
+        self.git("commit", "-q", "--allow-empty", "-m", "first")
+
+    def git(self, *args: str) -> str:
+        return subprocess.run(["git", *args], cwd=self.repo, check=True, capture_output=True, text=True).stdout
+
+    def start(self, die_at: str | None = None) -> subprocess.Popen[str]:
+        """A driver in a process of its own; it begins the run or takes it up."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "crash.driver", str(self.folder), *([die_at] if die_at else [])],
+            cwd=TESTS,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def drive(self, die_at: str | None = None) -> int:
+        """Start a driver and wait for its end, or its death."""
+        driver = self.start(die_at)
+        try:
+            said, _ = driver.communicate(timeout=60)
+        finally:
+            driver.kill()
+            driver.wait()
+        assert driver.returncode in (0, KILLED), said
+        return driver.returncode
+
+    def drive_to_the_end(self) -> None:
+        if self.state().phase != "completed":
+            assert self.drive() == 0
+
+    def passed(self) -> list[str]:
+        return (self.folder / "passed.txt").read_text().splitlines()
+
+    def records(self) -> list[ev.Record]:
+        async def read() -> list[ev.Record]:
+            log = wiring.open_log(self.folder / "state", wiring.system_clock())
+            try:
+                return await log.read(self.run_id)
+            finally:
+                await log.close()
+
+        return asyncio.run(read())
+
+    def state(self) -> LoopState:
+        async def load() -> LoopState:
+            log = wiring.open_log(self.folder / "state", wiring.system_clock())
+            try:
+                return await load_state(log, self.run_id)
+            finally:
+                await log.close()
+
+        return asyncio.run(load())
+
+    def check(self, *, deaths: int) -> None:
+        """Nothing lost, nothing doubled, nothing half done, nobody left."""
+        records = self.records()
+        state = fold(records)
+        self._check_end(state)
+        self._check_iterations([record.event for record in records], state, deaths)
+        self._check_money([record.event for record in records], state)
+        self._check_commits([record.event for record in records], state)
+        assert processes_of(self.run_id) == []
+
+    def _check_end(self, state: LoopState) -> None:
+        assert (state.phase, state.stop_reason, state.verified) == ("completed", "validation_passed", True)
+        assert state.open is None
+        assert {path.name: path.read_text() for path in self.repo.glob("*.txt")} == {name: f"{name}\n" for name in WORK}
+        # The copy of the state is only ever a shortcut to what the events say.
+        assert self.state() == state
+
+    def _check_iterations(self, events: list[ev.Event], state: LoopState, deaths: int) -> None:
+        started = [(e.iteration_num, e.retry) for e in events if isinstance(e, ev.IterationStarted)]
+        closed = [e for e in events if isinstance(e, ev.IterationCompleted | ev.IterationFailed)]
+        assert started == [(number, 0) for number in range(1, len(started) + 1)], "each number once, none left out"
+        assert [e.iteration_num for e in closed] == [number for number, _ in started], "each closed exactly once"
+        failed = [e for e in closed if isinstance(e, ev.IterationFailed)]
+        assert {e.error_type for e in failed} <= {"driver_died"}
+        assert len(failed) <= deaths
+        assert len(WORK) <= state.attempts <= len(WORK) + deaths
+        assert state.successes + len(failed) == state.attempts
+        (begun,) = [e for e in events if isinstance(e, ev.ContinuousStarted)]
+        assert begun.run_id == self.run_id
+        assert len([e for e in events if isinstance(e, ev.ContinuousCompleted)]) == 1
+        tokens = [e.lease for e in events if isinstance(e, ev.ContinuousResumed)]
+        assert tokens == sorted(set(tokens)), "one driver at a time, each newer than the last"
+
+    def _check_money(self, events: list[ev.Event], state: LoopState) -> None:
+        served = [json.loads(line)["id"] for line in (self.folder / "books.jsonl").read_text().splitlines()]
+        booked = Counter(e.message_id for e in events if isinstance(e, tr.AgentReply))
+        assert booked == Counter(served), "every reply served is booked, once"
+        assert abs(state.spend.cost_usd - len(served) * PRICE) < 1e-9
+        assert state.spend.unknown_costs == 0
+
+    def _check_commits(self, events: list[ev.Event], state: LoopState) -> None:
+        made = self.git("log", "--reverse", "--format=%H %s", "HEAD").splitlines()[1:]
+        subjects = [line.split(" ", 1)[1] for line in made]
+        assert len(set(subjects)) == len(subjects), f"the same work was committed twice: {subjects}"
+        landed = [e.commit for e in events if isinstance(e, ev.LandingCommitted) and e.by == "loop"]
+        assert landed == [line.split(" ", 1)[0] for line in made], "each commit is written down, once"
+        assert state.commits == len(made)
+        assert self.git("status", "--porcelain") == "", "all work is committed"
+        assert self.git("ls-tree", "--name-only", "HEAD").split() == sorted(WORK)
+
+
+def processes_of(run_id: str) -> list[int]:
+    """Living processes that carry the mark of this run."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environ = (entry / "environ").read_bytes()
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if f"UNTILDONE_RUN={run_id}".encode() in environ.split(b"\0") and state != "Z":
+            found.append(int(entry.name))
+    return found

@@ -1,0 +1,172 @@
+"""Humans far away hear what happens; a channel in trouble neither hurts nor holds up the run."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.rig import Rig, Steps, claim, idle
+from notify.ear import listening
+from untildone import wiring
+from untildone.agents.scripted import ScriptedAgent, Step
+from untildone.core import events as ev
+from untildone.core.notice import Note
+from untildone.core.outcome import FaultEvidence, Outcome
+from untildone.core.policy import Policy
+from untildone.core.state import LoopState
+from untildone.engine import announce
+from untildone.errors import ConfigError
+from untildone.notify.quiet import Quiet
+from untildone.ports import Notifier
+
+pytestmark = pytest.mark.anyio
+
+DONE = [claim(), claim()]
+
+
+class Endless:
+    """A channel that never answers."""
+
+    name = "nowhere"
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def send(self, note: Note) -> str:
+        self.asked.set()
+        await asyncio.Event().wait()
+        return ""
+
+
+class Broken:
+    """A channel with a bug."""
+
+    name = "broken"
+
+    async def send(self, note: Note) -> str:
+        raise RuntimeError("https://secret.example")
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+async def run(rig: Rig, steps: Steps, to: Sequence[Notifier], policy: Policy | None = None, **spec: Any) -> LoopState:
+    around = replace(rig.around(ScriptedAgent(steps)), notifiers=to)
+    async with asyncio.timeout(20):
+        return await wiring.start_run(rig.spec(**spec), policy or Policy(max_runs=9), around, run_id=rig.run_id)
+
+
+def warnings(rig: Rig, about: str) -> list[str]:
+    return [warning.message for warning in rig.seen(ev.ContinuousWarning) if about in warning.message]
+
+
+async def test_every_channel_hears_the_end(rig: Rig) -> None:
+    one, other = Quiet(), Quiet()
+    state = await run(rig, DONE, [one, other])
+    assert state.stop_reason == "completion_signal"
+    assert [note.kind for note in one.notes] == ["done"]
+    assert one.notes == other.notes
+
+
+async def test_a_webhook_hears_the_whole_story(rig: Rig) -> None:
+    limited = Outcome(session_id="s1", failure=FaultEvidence(api_error="usage_limit_reached", resets_at=2e9, text="5h"))
+    with listening() as ear:
+        going = asyncio.create_task(
+            rig.run([replace(idle(), cost_usd=0.85), limited], Policy(max_cost_usd=1.0), notify=(ear.url,))
+        )
+        await rig.until(ev.ContinuousWaiting)
+        await rig.say(ev.StopRequested(by="u"))
+        state, _ = await asyncio.wait_for(going, 20)
+    assert state.stop_reason == "stop_requested"
+    assert [heard["kind"] for heard in ear.heard] == ["budget", "waiting", "stopped"]
+    assert ear.heard[1]["facts"]["until"] == 2e9
+    assert ear.heard[2]["facts"]["reason"] == "stop_requested"
+    assert not any("s3cret" in warning for warning in warnings(rig, ""))
+
+
+async def test_trouble_is_told_once_for_each_channel(rig: Rig) -> None:
+    limited = Outcome(session_id="s1", failure=FaultEvidence(api_error="usage_limit_reached", resets_at=2e9, text="5h"))
+    silent, broken, fine = Quiet(trouble="it answered 500"), Broken(), Quiet()
+    going = asyncio.create_task(
+        run(rig, [replace(idle(), cost_usd=0.85), limited], [silent, broken, fine], Policy(max_cost_usd=1.0))
+    )
+    await rig.until(ev.ContinuousWaiting)
+    await rig.say(ev.StopRequested(by="u"))
+    state = await going
+    assert (state.stop_reason, len(silent.notes), len(fine.notes)) == ("stop_requested", 3, 3)
+    assert warnings(rig, "was not told") == [
+        "nobody was not told: it answered 500",
+        "broken was not told: RuntimeError",
+    ]
+
+
+async def test_a_silent_channel_is_left_behind_at_the_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announce, "LAST_WORDS", 0.2)
+    endless, fine = Endless(), Quiet()
+    state = await run(rig, DONE, [endless, fine])
+    assert state.stop_reason == "completion_signal"
+    assert len(fine.notes) == 1
+    assert warnings(rig, "was not told") == ["nowhere was not told: it did not answer in time"]
+
+
+async def test_who_pressed_ctrl_c_does_not_wait_long(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announce, "LAST_WORDS", 15.0)
+    monkeypatch.setattr(announce, "LAST_WORDS_IN_A_HURRY", 0.1)
+    going = asyncio.create_task(run(rig, [Step(outcome=claim(), delay=30)], [Endless()]))
+    await rig.until(ev.IterationStarted)
+    await rig.say(ev.StopRequested(by="signal", signal="SIGINT"))
+    began = time.monotonic()
+    state = await going
+    assert state.stop_reason == "shutdown_signal"
+    assert time.monotonic() - began < 10
+
+
+async def test_a_silent_channel_delays_no_iteration(rig: Rig) -> None:
+    endless = Endless()
+    going = asyncio.create_task(
+        run(
+            rig,
+            [replace(idle(), cost_usd=0.85), Step(outcome=idle("b"), delay=30)],
+            [endless],
+            Policy(max_cost_usd=1.0),
+        )
+    )
+    await endless.asked.wait()
+    await rig.until(ev.IterationStarted, 2)
+    await rig.say(ev.StopRequested(by="signal", signal="SIGINT"))
+    assert (await going).stop_reason == "shutdown_signal"
+
+
+async def test_of_too_many_notes_the_newest_are_kept() -> None:
+    channel = announce.Channel(Quiet())
+    notes = [
+        Note(kind="waiting", run_id="r", name="n", title=str(n), body="", facts={})
+        for n in range(announce.WAITING_NOTES + 3)
+    ]
+    for note in notes:
+        channel.offer(note)
+    kept = [channel.notes.get_nowait() for _ in range(announce.WAITING_NOTES)]
+    assert kept == notes[3:]
+    assert channel.notes.empty()
+
+
+async def test_what_was_told_before_is_not_told_again_on_resuming(rig: Rig) -> None:
+    first, second = Quiet(), Quiet()
+    await run(rig, [idle()], [first], Policy(max_runs=1))
+    around = replace(rig.around(ScriptedAgent(DONE)), notifiers=[second])
+    raised = ev.LimitsChanged(by="u", changes={"max_runs": 9})
+    await wiring.resume_run(rig.run_id, around, asked=[raised])
+    assert [note.facts["reason"] for note in first.notes] == ["max_runs_reached"]
+    assert [note.kind for note in second.notes] == ["done"]
+
+
+async def test_an_address_that_cannot_work_is_refused_before_anything_begins(rig: Rig) -> None:
+    with pytest.raises(ConfigError, match="cannot be notified"):
+        await rig.run(DONE, notify=("https://",))
+    assert await rig.log.runs() == []

@@ -1,0 +1,93 @@
+"""What is left on the real machine, and on a disk small enough to fill."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from untildone.sandbox.machine import ThisMachine
+
+# In a mount namespace of its own: a disk of 8 MiB that nobody else sees, and that is gone with the program.
+_TINY_DISK = """
+import json, os, sys
+from untildone.sandbox.machine import ThisMachine
+
+disk, elsewhere = sys.argv[1:]
+machine = ThisMachine(writes_to=(elsewhere, disk + "/not/made/yet"), reclaimable={"here": disk, "there": elsewhere})
+empty = machine.look()
+with open(disk + "/big", "wb") as file:
+    file.write(b"x" * (6 << 20))
+full = machine.look()
+for number in range(100_000):
+    try:
+        open(f"{disk}/{number}", "wb").close()
+    except OSError:
+        break
+print(json.dumps({
+    "empty": [empty.disk_free, empty.disk_where], "full": [full.disk_free, full.disk_where],
+    "reclaimable": machine.reclaimable(disk), "no inodes": machine.look().disk_free,
+}))
+"""
+
+
+def test_a_small_disk_is_seen_filling_up(tmp_path: Path) -> None:
+    unshare = shutil.which("unshare")
+    if unshare is None or sys.platform != "linux":
+        pytest.fail("a small disk needs `unshare` (util-linux)")
+    disk, elsewhere = tmp_path / "disk", tmp_path / "elsewhere"
+    disk.mkdir()
+    elsewhere.mkdir()
+    script = tmp_path / "look.py"
+    script.write_text(_TINY_DISK)
+    mount = 'mount -t tmpfs -o size=8m,nr_inodes=2000 none "$1" && exec "$2" "$3" "$1" "$4"'
+    ran = subprocess.run(
+        [unshare, "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh",
+         str(disk), sys.executable, str(script), str(elsewhere)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    seen = json.loads(ran.stdout)
+    assert seen["empty"] == [8 << 20, f"{disk}/not/made/yet"]
+    assert seen["full"] == [2 << 20, f"{disk}/not/made/yet"]
+    assert seen["reclaimable"] == [["here", 6 << 20]], "what is on another disk makes no room on this one"
+    assert seen["no inodes"] == 0, "bytes without inodes are of no use"
+
+
+def test_memory_and_processes_are_counted(tmp_path: Path) -> None:
+    facts = ThisMachine(writes_to=[str(tmp_path)]).look()
+    assert facts.memory_free is not None
+    assert facts.memory_total is not None
+    assert 0 < facts.memory_free < facts.memory_total
+    assert facts.processes is not None
+    assert facts.processes >= 1
+    assert (facts.process_limit is None) == (os.geteuid() == 0) or facts.process_limit is None
+
+
+def test_the_fullest_disk_is_named(tmp_path: Path) -> None:
+    facts = ThisMachine(writes_to=[str(tmp_path), "/dev/shm"]).look()
+    frees = {folder: os.statvfs(folder).f_bavail for folder in (str(tmp_path), "/dev/shm")}
+    assert facts.disk_where in frees
+    assert facts.disk_free is not None
+
+
+@pytest.mark.parametrize("places", [[], ["/proc/self/fd/9999/x"]])
+def test_what_cannot_be_measured_is_unknown_or_the_disk_above(places: list[str]) -> None:
+    facts = ThisMachine(writes_to=places).look()
+    assert (facts.disk_free is None) == (not places) or facts.disk_free is not None
+
+
+def test_sizes_count_what_is_below_and_follow_no_links(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "file").write_bytes(b"x" * (1 << 20))
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_bytes(b"x" * (4 << 20))
+    (tmp_path / "a" / "link").symlink_to(tmp_path / "outside")
+    (tmp_path / "a" / "loop").symlink_to(tmp_path / "a")
+    places = {"a": str(tmp_path / "a"), "nothing": str(tmp_path / "nothing"), "outside": str(tmp_path / "outside")}
+    found = ThisMachine(writes_to=[], reclaimable=places).reclaimable(str(tmp_path))
+    assert [name for name, _ in found] == ["outside", "a"]
+    assert 1 << 20 <= dict(found)["a"] < 2 << 20
