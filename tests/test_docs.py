@@ -1,6 +1,7 @@
 """The docs say what the code says."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from untildone.cli.app import cli
+from untildone.cli.app import cli, entry
 from untildone.core import events, trace
 from untildone.core.faults import FAULTS
 from untildone.core.settings import SETTINGS
@@ -95,6 +96,19 @@ def test_flags_in_the_prose_exist() -> None:
     }
     assert len(used) >= 10
     assert sorted((page, flag) for page, flag in used if flag not in known) == []
+
+
+def test_the_examples_for_a_night_are_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = page("overnight.md")
+    assert sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) - flags_of(cli)) == []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UNTILDONE_HOME", str(tmp_path / "state"))
+    for name in set(re.findall(r"[\w-]+\.md", text)):
+        (tmp_path / name).write_text("a goal\n")
+    typed = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).replace("\\\n", " ").splitlines()
+    starts = [shlex.split(line) for line in typed if line.startswith("untildone run ")]
+    assert len(starts) == 2
+    assert [entry([*words[1:], "--dry-run", "--json"]) for words in starts] == [0, 0]
 
 
 def test_flags_promised_to_people_who_migrate_exist() -> None:

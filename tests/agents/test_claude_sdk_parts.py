@@ -13,6 +13,7 @@ from untildone.agents.report_tool import REMINDER, Reminders
 from untildone.agents.sdk_transport import SdkTransport, Wake
 from untildone.agents.stream import Line, Malformed, parse_line
 from untildone.agents.warm_watch import GLANCE, MOST_REQUESTS, SETTLE, SILENT_SETTLE, STEP, Watch
+from untildone.core.liveness import Pulse
 from untildone.core.outcome import Outcome, Usage
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +45,12 @@ class Pipes:
 
     def stderr_tail(self) -> str:
         return ""
+
+    def vitals(self) -> Pulse:
+        return Pulse()
+
+    def family(self) -> set[int]:
+        return set()
 
     async def end(self, grace: float = 2.0) -> None: ...
 

@@ -266,3 +266,17 @@ def test_memory_stays_small_with_lines_of_ten_megabytes() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 60 << 20
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 16])
+def test_partial_replies_are_heard_and_lines_that_come_by_the_clock_are_not(size: int) -> None:
+    delta = b'{"type":"stream_event","event":{"type":"content_block_delta","index":0}}\n'
+    beats = b'{"type":"tool_progress","tool_use_id":"t-heartbeat-0","heartbeat":true}\n{"type":"keep_alive"}\n'
+    data = delta + beats + delta + b"rubbish\n" + beats + tool_result("x" * 40_000)
+    parser = StreamParser()
+    heard = []
+    for at in range(0, len(data), size):
+        parser.feed(data[at : at + size])
+        heard.append(parser.heard)
+    assert heard == sorted(heard), "it never goes back"
+    assert parser.heard == 4

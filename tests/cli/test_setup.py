@@ -45,7 +45,7 @@ def test_doctor_finds_what_is_missing(say: Say, project: Path, tmp_path: Path) -
     (project / "untildone.toml").write_text("max_run = 1")
     ill = say("doctor", "--claude", "no-such-claude", "--json")
     assert ill.code == 1
-    assert [finding["name"] for finding in json.loads(ill.out) if not finding["ok"]] == ["claude", "settings"]
+    assert sorted(row["name"] for row in json.loads(ill.out) if row["status"] == "missing") == ["claude", "settings"]
 
 
 def test_doctor_finds_a_damaged_store(say: Say, runs: Runs, project: Path) -> None:

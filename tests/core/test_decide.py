@@ -8,8 +8,8 @@ from core.run_kit import START, after, completed, done_claim, failed, now_of, st
 from untildone.core import events as ev
 from untildone.core.claims import Claim, Report
 from untildone.core.decide import STOP_RULES, Iterate, Stop, Verify, Wait, decide, interruption, next_look
-from untildone.core.faults import LIMIT_REACHED, QUOTA_KEPT
-from untildone.core.limits import LIMITS, warning_due
+from untildone.core.faults import DISK_LOW, LIMIT_REACHED, QUOTA_KEPT
+from untildone.core.limits import LIMITS, is_disk_low, warning_due
 from untildone.core.outcome import Evidence, Usage
 from untildone.core.policy import AgentOptions, Policy
 from untildone.core.state import LoopState
@@ -272,6 +272,34 @@ def test_a_low_disk_waits_until_there_is_room() -> None:
     low = ev.ResourcesSeen(disk_low=True, disk_free=1)
     assert decide(after(low), START + 9) == Wait(None, "disk_low")
     assert isinstance(decide(after(low, ev.ResourcesSeen(disk_low=False, disk_free=9)), START + 9), Iterate)
+
+
+def test_a_nearly_full_disk_interrupts_and_the_same_session_goes_on() -> None:
+    policy = Policy(max_runs=9, disk_reserve=1000)
+    seen = ev.ResourcesSeen(disk_low=True, disk_free=250)
+    assert interruption(after(started(1), seen, policy=policy), START + 9) is None
+    full = ev.ResourcesSeen(disk_low=True, disk_free=249)
+    assert interruption(after(started(1), full, policy=policy), START + 9) is DISK_LOW
+    cut = [started(1), full, failed(1, "disk_low", session_id="s")]
+    assert decide(after(*cut, policy=policy), START + 9) == Wait(None, "disk_low")
+    room = ev.ResourcesSeen(disk_low=False, disk_free=100)
+    again = after(*cut, room, policy=policy)
+    assert (decide(again, START + 9), again.failures_in_a_row) == (Iterate(1, 1, "s"), 0)
+    assert interruption(after(room, started(1), policy=policy), START + 9) is None
+
+
+def test_there_is_no_stop_and_go_around_the_reserve() -> None:
+    policy = Policy(disk_reserve=1000)
+    fell = [is_disk_low(free, policy, was_low=False) for free in (1000, 999)]
+    rose = [is_disk_low(free, policy, was_low=True) for free in (1000, 1099, 1100)]
+    assert (fell, rose) == ([False, True], [True, True, False])
+    assert not is_disk_low(0, Policy(disk_reserve=0), was_low=True)
+
+
+def test_a_limit_that_is_reached_gives_no_warning() -> None:
+    near = after(started(1), completed(1, cost_usd=0.94), policy=Policy(max_cost_usd=1.0))
+    over = after(started(1), completed(1, cost_usd=0.96), policy=Policy(max_cost_usd=1.0))
+    assert (warning_due(near, START) is None, warning_due(over, START)) == (False, None)
 
 
 def _spent(usd: float) -> AgentReply:

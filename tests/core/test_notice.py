@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.event_kit import values_of
@@ -157,6 +157,7 @@ def test_a_trial_says_that_it_is_one() -> None:
     assert ("test" in note.title, note.facts, note.run_id) == (True, {"event": "test"}, "test")
 
 
+@settings(max_examples=400, deadline=None)
 @given(data=st.data(), now=st.floats(allow_nan=False, allow_infinity=False))
 def test_no_event_however_strange_breaks_it(data: st.DataObject, now: float) -> None:
     kind: Any = data.draw(st.sampled_from(NOTED))

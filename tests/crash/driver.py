@@ -10,10 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from crash.laborer import Laborer
-from crash.points import Points, pointed_clock, pointed_log, pointed_parts, pointed_spawner
+from crash.points import LONG_NAP, Points, pointed_clock, pointed_log, pointed_parts, pointed_spawner
 from untildone import wiring
 from untildone.core.policy import Policy, RunSpec, Tending
 from untildone.engine.journal import load_state
+from untildone.ports import Clock
 from untildone.sandbox.host import MARKER, HostSpawner
 
 HOOK = "echo called >> ../hooks.txt"
@@ -22,6 +23,24 @@ HOOK = "echo called >> ../hooks.txt"
 def run_id_of(stage: Path) -> str:
     """The same for every driver of this folder, and no other's: its processes are told apart by it."""
     return f"crashing-{sha256(str(stage).encode()).hexdigest()[:12]}"
+
+
+class StillClock:
+    """Time stands still but for the loop's own rests: whether one is due never depends on how busy the machine is."""
+
+    def __init__(self, real: Clock) -> None:
+        self._real = real
+        self._now = real.now()
+
+    def now(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds >= LONG_NAP:
+            await self._real.sleep(seconds)
+            return
+        await self._real.sleep(seconds / 10)
+        self._now += seconds
 
 
 def the_spec(stage: Path) -> RunSpec:
@@ -36,7 +55,7 @@ def the_spec(stage: Path) -> RunSpec:
 
 async def drive(stage: Path, points: Points) -> None:
     run_id = run_id_of(stage)
-    clock = pointed_clock(wiring.system_clock(), points)
+    clock = pointed_clock(StillClock(wiring.system_clock()), points)
     log = pointed_log(wiring.open_log(stage / "state", clock), points)
     env = {"PATH": os.environ["PATH"], "HOME": str(stage), "CLAUDE_CONFIG_DIR": str(stage / "claude")}
     around = wiring.Surroundings(

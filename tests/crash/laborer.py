@@ -61,8 +61,11 @@ class Laborer:
             output_chars=len(said),
         )
 
-    async def interrupt(self) -> None:
-        """Nobody interrupts it here."""
+    async def interrupt(self, *, discard: bool = False) -> None:
+        """It is done in a moment anyway."""
+
+    def pulse(self) -> None:
+        """Nothing is expected of it."""
 
     async def close(self) -> None:
         if self.child is not None:

@@ -121,12 +121,12 @@ def die_twice(folder: Path, first: str, second: str) -> None:
         stage.check(deaths=2)
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
-def test_death_of_the_one_who_came_to_mend(tmp_path: Path, side: str) -> None:
+def test_death_of_the_one_who_came_to_mend(tmp_path: Path) -> None:
     points = recovery_points(tmp_path / "once", IN_MID_WORK)
     for number, kind in enumerate(RECOVERY):
+        side = ("before", "after")[number % 2]
         second = next(point for point in points if point.startswith(side) and kind_of(point) == kind)
-        die_twice(tmp_path / f"{side}-{number}", IN_MID_WORK, second)
+        die_twice(tmp_path / f"twice-{number}", IN_MID_WORK, second)
 
 
 @pytest.mark.soak

@@ -66,7 +66,9 @@ def test_thinking_in_slow_deltas_is_life(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_computes_in_silence_is_life(tmp_path: Path) -> None:
-    computes = f"python3 -c 'import time; end = time.time() + {3 * IDLE}\nwhile time.time() < end: pass'; touch computed"
+    computes = (
+        f"python3 -c 'import time; end = time.time() + {3 * IDLE}\nwhile time.time() < end: pass'; touch computed"
+    )
     with staged(tmp_path, story(bash(computes), DONE)) as stage:
         result = stage.result(*ARGS, "--idle-timeout", f"{IDLE:g}s", "--completion-threshold", "1")
         assert (result["exit_reason"], result["attempts"]) == ("completion_signal", 1)
@@ -89,7 +91,9 @@ def test_a_subagent_that_thinks_is_life_although_claude_says_nothing_of_it(tmp_p
 def test_a_tool_that_sleeps_for_ever_is_ended_and_counted(tmp_path: Path, agent: str, number: str) -> None:
     escapes = f"echo half > half.txt; setsid sleep {number} & {SLEEPS}"
     with staged(tmp_path, story(bash(escapes))) as stage:
-        loop = stage.popen(*ARGS, "--idle-timeout", f"{IDLE:g}s", "--completion-threshold", "1", "--agent", agent, "--json")
+        loop = stage.popen(
+            *ARGS, "--idle-timeout", f"{IDLE:g}s", "--completion-threshold", "1", "--agent", agent, "--json"
+        )
         eventually(lambda: sleeping(number))
         began = time.monotonic()
         eventually(lambda: not sleeping(number), timeout=4 * IDLE)

@@ -5,6 +5,7 @@ import pytest
 from untildone.core.claims import Report, read_claim, report_from, says_done
 from untildone.core.policy import COMPLETION_SIGNAL
 from untildone.errors import ConfigError
+from untildone.rehearsal.acts import ACTS
 from untildone.rehearsal.scenario import (
     SCENARIOS,
     Reply,
@@ -139,7 +140,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_the_shipped_scenarios_load_and_are_documented() -> None:
     page = DOCS.read_text(encoding="utf-8")
     names = [path.stem for path in SCENARIOS.glob("*.toml")]
-    assert len(names) == 6
+    assert len(names) == 6 + len(ACTS)
     for name in names:
         scenario = shipped_scenario(name)
         assert scenario.name == name
@@ -156,6 +157,7 @@ def test_the_shipped_scenarios_load_and_are_documented() -> None:
         ("stuck", [False]),
         ("expensive", [False]),
         ("trivial", [False]),
+        *((act.scenario, [True]) for act in ACTS),
     ],
 )
 def test_the_shipped_scenarios_claim_what_they_say(name: str, claims: list[bool]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import os
-import shutil
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -34,21 +34,24 @@ print(json.dumps({
 """
 
 
+_NOT_ALLOWED = 77
+
+
 def test_a_small_disk_is_seen_filling_up(tmp_path: Path) -> None:
-    unshare = shutil.which("unshare")
-    if unshare is None or sys.platform != "linux":
-        pytest.fail("a small disk needs `unshare` (util-linux)")
     disk, elsewhere = tmp_path / "disk", tmp_path / "elsewhere"
     disk.mkdir()
     elsewhere.mkdir()
     script = tmp_path / "look.py"
     script.write_text(_TINY_DISK)
-    mount = 'mount -t tmpfs -o size=8m,nr_inodes=2000 none "$1" && exec "$2" "$3" "$1" "$4"'
+    mount = f'mount -t tmpfs -o size=8m,nr_inodes=2000 none "$1" || exit {_NOT_ALLOWED}; exec "$2" "$3" "$1" "$4"'
+    as_user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     ran = subprocess.run(
-        [unshare, "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh",
+        ["unshare", *as_user, "--mount", "sh", "-c", mount, "sh",
          str(disk), sys.executable, str(script), str(elsewhere)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
+    if ran.returncode == _NOT_ALLOWED:
+        pytest.skip(f"this system lets nobody mount a disk of its own: {ran.stderr.strip()}")
     assert ran.returncode == 0, ran.stderr
     seen = json.loads(ran.stdout)
     assert seen["empty"] == [8 << 20, f"{disk}/not/made/yet"]
@@ -63,21 +66,19 @@ def test_memory_and_processes_are_counted(tmp_path: Path) -> None:
     assert facts.memory_total is not None
     assert 0 < facts.memory_free < facts.memory_total
     assert facts.processes is not None
-    assert facts.processes >= 1
-    assert (facts.process_limit is None) == (os.geteuid() == 0) or facts.process_limit is None
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as one, subprocess.Popen(["cat"], stdin=one.stdin):
+        assert (ThisMachine(writes_to=[]).look().processes or 0) >= 3, "this one and two of its children"
 
 
-def test_the_fullest_disk_is_named(tmp_path: Path) -> None:
-    facts = ThisMachine(writes_to=[str(tmp_path), "/dev/shm"]).look()
-    frees = {folder: os.statvfs(folder).f_bavail for folder in (str(tmp_path), "/dev/shm")}
-    assert facts.disk_where in frees
-    assert facts.disk_free is not None
+def test_root_is_held_to_no_number_of_processes() -> None:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    free = os.geteuid() == 0 or limit == resource.RLIM_INFINITY
+    assert ThisMachine(writes_to=[]).look().process_limit == (None if free else limit)
 
 
-@pytest.mark.parametrize("places", [[], ["/proc/self/fd/9999/x"]])
-def test_what_cannot_be_measured_is_unknown_or_the_disk_above(places: list[str]) -> None:
-    facts = ThisMachine(writes_to=places).look()
-    assert (facts.disk_free is None) == (not places) or facts.disk_free is not None
+def test_what_cannot_be_measured_is_unknown() -> None:
+    assert ThisMachine(writes_to=[]).look().disk_free is None
+    assert ThisMachine(writes_to=["/etc/passwd/below-a-file"]).look().disk_free is None
 
 
 def test_sizes_count_what_is_below_and_follow_no_links(tmp_path: Path) -> None:

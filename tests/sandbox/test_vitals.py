@@ -76,7 +76,9 @@ async def test_what_ended_between_two_looks_is_not_lost(tmp_path: Path) -> None:
 
 
 async def test_the_sums_never_go_down(tmp_path: Path) -> None:
-    script = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); dd if=/dev/zero of=f bs=64k count=4 2>/dev/null; done; echo ready"
+    script = (
+        "i=0; while [ $i -lt 60 ]; do i=$((i+1)); dd if=/dev/zero of=f bs=64k count=4 2>/dev/null; done; echo ready"
+    )
     process = await spawn(tmp_path, "sh", "-c", script)
     try:
         seen = [process.vitals()]

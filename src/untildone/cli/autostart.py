@@ -100,6 +100,10 @@ def service_here() -> Service:
 
 def systemd_unit(env: Mapping[str, str]) -> Service:
     """A user unit that takes up interrupted runs once, at the start of the user's session."""
+    if set(sys.executable) & set("'\"\\") or not sys.executable.isprintable():
+        raise UsageError(
+            f"systemd starts no program with quotes in its path: install untildone elsewhere than {sys.executable}"
+        )
     folder = _base(env, "XDG_CONFIG_HOME", ".config") / "systemd" / "user"
     lines = [
         MARK,

@@ -1,109 +1,244 @@
-"""What `doctor` looks at. It never reads a login: whether that is valid shows in the first iteration."""
+"""What `doctor` looks at. It never reads a login itself: what Claude Code tells about it is all it knows."""
 
 import asyncio
+import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from untildone import config, wiring
 from untildone.agents.argv import find_claude
-from untildone.core.figures import count
+from untildone.core import checkup
+from untildone.core.checkup import Finding, Login
+from untildone.core.figures import count, dollars
+from untildone.core.notice import trial_note
 from untildone.core.printable import one_line
-from untildone.errors import UntildoneError
+from untildone.core.units import moment
+from untildone.errors import UntildoneError, UsageError
+from untildone.git.run import git
+from untildone.ports import RunRow
+from untildone.sandbox.inhibit import WAYS
 
 _PATIENCE = 20.0
-_LEAST_FREE = 1 << 30
+_REPLY_PATIENCE = 90.0
+_REMOTE_PATIENCE = 15.0
+_NEEDED_BY_SANDBOX = ("bwrap", "socat")
+# Nothing may ask a question nobody is there to answer, and a dead host must be given up in time.
+_SILENT_SSH = {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=10"}
 
 
-class Finding(NamedTuple):
-    """One thing that was looked at."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions:
+    """What `doctor` is asked."""
 
-    name: str
-    ok: bool
-    detail: str
-    remedy: str = ""
+    folder: Path
+    store: Path
+    claude: str | None = None
+    until: str | None = None
+    """The hour the login should live to, as typed."""
+    online: bool = False
+    """Requests to Claude, and messages to the channels, are allowed."""
+    notify: tuple[str, ...] = ()
 
 
-def check_up(folder: Path, store: Path, claude: str | None) -> list[Finding]:
-    """Look at everything a run needs, cheapest first."""
+def check_up(asked: Questions) -> list[Finding]:
+    """Look at everything a night needs."""
+    now = wiring.system_clock().now()
+    until = None if asked.until is None else _hour(asked.until, now)
+    return asyncio.run(_check_up(asked, now, until))
+
+
+def _hour(written: str, now: float) -> float:
+    try:
+        return config.deadline_at(str(moment(written)), now)
+    except ValueError as wrong:
+        raise UsageError(f"--until {wrong}") from wrong
+
+
+async def _check_up(asked: Questions, now: float, until: float | None) -> list[Finding]:
+    settings = _settings(asked.folder)
+    values = settings[1]
+    looks: list[tuple[str, Awaitable[Finding | list[Finding]], str]] = [
+        ("git", _git(asked.folder), "install git"),
+        ("claude", _claude(asked, values, now, until), "install Claude Code, or give --claude PROGRAM"),
+        ("remote", _remote(asked.folder), ""),
+        ("store", _store(asked.store), "give another folder with --store"),
+        ("folder", _folder(asked, values), ""),
+        ("clock", _clock(), ""),
+        ("notify", _notify(asked, values), "mend the address, or install what it names"),
+        ("awake", _awake(), ""),
+    ]
+    rows = await asyncio.gather(*(_attempt(name, look, remedy) for name, look, remedy in looks))
+    found = [row for part in rows for row in part]
+    missing = [name for name in _NEEDED_BY_SANDBOX if shutil.which(name) is None]
     return [
-        _python(),
-        asyncio.run(_program("git", shutil.which("git"), "install it with `sudo apt-get install git`")),
-        _attempt("claude", lambda: _claude(claude), "install Claude Code, or give --claude PROGRAM"),
-        _login(),
-        _attempt("store", lambda: _store(store), "give another folder with --store"),
-        _attempt("settings", lambda: _settings(folder), "mend or trust the file it names"),
-        _disk(folder),
+        Finding(name="python", status="ok", detail=f"{sys.version.split()[0]} at {sys.executable}"),
+        settings[0],
+        *found,
+        checkup.sandbox_row(missing, wanted=values.get("sandbox") == "claude"),
+        _disk(asked, int(values["disk_reserve"])),
     ]
 
 
-def _attempt(name: str, look: Callable[[], Finding], remedy: str) -> Finding:
+async def _attempt(name: str, look: Awaitable[Finding | list[Finding]], remedy: str) -> list[Finding]:
     try:
-        return look()
+        found = await look
     except UntildoneError as trouble:
-        return Finding(name, ok=False, detail=str(trouble), remedy=remedy)
+        return [Finding(name=name, status="missing", detail=str(trouble), remedy=remedy)]
+    return found if isinstance(found, list) else [found]
 
 
-def _python() -> Finding:
-    return Finding("python", ok=True, detail=f"{sys.version.split()[0]} at {sys.executable}")
+def _settings(folder: Path) -> tuple[Finding, Mapping[str, Any]]:
+    """The settings as a run would have them; the defaults when they cannot be read, which is said."""
+    project, user = config.project_file(folder), config.user_file(os.environ)
+    try:
+        resolved = config.resolve({}, env=os.environ, project_file=project, user_file=user)
+    except UntildoneError as trouble:
+        wrong = Finding(
+            name="settings", status="missing", detail=str(trouble), remedy="mend or trust the file it names"
+        )
+        return wrong, config.resolve({}, env={"HOME": "/"}).values
+    files = [str(path) for path in (project, user) if path is not None]
+    return Finding(name="settings", status="ok", detail=", ".join(files) or "no files, all defaults"), resolved.values
 
 
-def _claude(wanted: str | None) -> Finding:
-    return asyncio.run(_program("claude", find_claude(wanted), "install Claude Code, or give --claude PROGRAM"))
+# --- Claude and its login --------------------------------------------------------------------------
 
 
-async def _program(name: str, path: str | None, remedy: str) -> Finding:
-    if path is None:
-        return Finding(name, ok=False, detail="not on PATH", remedy=remedy)
+async def _claude(asked: Questions, values: Mapping[str, Any], now: float, until: float | None) -> list[Finding]:
+    program = find_claude(asked.claude or values["claude"])
+    code, said = await _ask([program, "--version"], env={"PATH": os.environ.get("PATH", os.defpath)})
+    if code != 0:
+        trouble = said or "it does not answer `--version`"
+        fix = "install Claude Code, or give --claude PROGRAM"
+        return [Finding(name="claude", status="missing", detail=f"{program}: {one_line(trouble, 200)}", remedy=fix)]
+    env = _claude_environment(values)
+    login = checkup.read_login((await _ask([program, "auth", "status", "--json"], env=env))[1])
+    rows = [Finding(name="claude", status="ok", detail=f"{one_line(said, 100)} at {program}")]
+    rows.append(await _login(program, login, values, env) if asked.online else checkup.login_row(login, answered=None))
+    if until is not None:
+        rows.append(checkup.login_life_row(login, until, now))
+    return rows
+
+
+def _claude_environment(values: Mapping[str, Any]) -> dict[str, str]:
+    env = dict(os.environ) | {"CLAUDE_CODE_MAX_RETRIES": "0"}
+    return env | ({"CLAUDE_CONFIG_DIR": str(values["config_dir"])} if values.get("config_dir") else {})
+
+
+async def _login(program: str, login: Login, values: Mapping[str, Any], env: Mapping[str, str]) -> Finding:
+    """One tiny request, away from the project: its settings, hooks and servers are not part of the question."""
+    model = ["--model", str(values["model"])] if values.get("model") else []
+    argv = [program, "-p", "--output-format", "json", "--max-turns", "1", "--strict-mcp-config"]
+    argv += [*model, "--no-session-persistence", "--", "Answer with the word ok."]
+    with tempfile.TemporaryDirectory(prefix="untildone-doctor-") as elsewhere:
+        code, said = await _ask(argv, env=env, cwd=elsewhere, patience=_REPLY_PATIENCE)
+    try:
+        result = json.loads(said)
+        refused, text = bool(result["is_error"]), str(result.get("result", ""))
+        price = dollars(float(result.get("total_cost_usd") or 0))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return checkup.login_row(login, answered=False, said=one_line(said, 200) or f"no answer, exit {code}")
+    return checkup.login_row(login, answered=not refused, said=one_line(text, 200) if refused else price)
+
+
+async def _ask(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None, patience: float = _PATIENCE
+) -> tuple[int | None, str]:
+    """What a program answers: its exit code (None: it did not end in time or cannot be started) and its output."""
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     try:
         process = await asyncio.create_subprocess_exec(
-            path,
-            "--version",
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env={"PATH": os.environ.get("PATH", os.defpath)},  # a version needs nothing of the person's
+            *argv, stdin=null, stdout=pipe, stderr=asyncio.subprocess.STDOUT, env=dict(env), cwd=cwd
         )
-        out, _ = await asyncio.wait_for(process.communicate(), _PATIENCE)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return Finding(name, ok=False, detail=f"{path} does not answer `--version`", remedy=remedy)
     except OSError as broken:
-        return Finding(name, ok=False, detail=f"{path} cannot be started: {broken.strerror}", remedy=remedy)
-    said = out.decode("utf-8", "replace").strip()
+        return None, f"cannot be started: {broken.strerror}"
+    try:
+        out, _ = await asyncio.wait_for(process.communicate(), patience)
+    except TimeoutError:
+        return None, f"no answer within {patience:.0f} s"
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode, out.decode("utf-8", "replace").strip()
+
+
+# --- git -------------------------------------------------------------------------------------------
+
+
+async def _git(folder: Path) -> Finding:
+    version = (await git(("--version",), cwd=folder)).text.removeprefix("git version ")
+    identity = await git(("var", "GIT_AUTHOR_IDENT"), cwd=folder, check=False)
+    if identity.code != 0:
+        fix = "`git config --global user.name NAME` and `git config --global user.email ADDRESS`"
+        detail = f"{version}, but it does not know who commits"
+        return Finding(name="git", status="missing", detail=detail, remedy=fix)
     return Finding(
-        name, ok=process.returncode == 0, detail=f"{said} at {path}", remedy="" if process.returncode == 0 else remedy
+        name="git", status="ok", detail=f"{version}, commits as {one_line(identity.text.rsplit('>', 1)[0])}>"
     )
 
 
-def _login() -> Finding:
-    keyed = next((name for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN") if os.environ.get(name)), None)
-    if keyed:
-        return Finding("login", ok=True, detail=f"{keyed} is set: that account pays")
-    return Finding(
-        "login", ok=True, detail="no key in the environment: Claude Code's own login is used (`claude` to check)"
-    )
+async def _remote(folder: Path) -> Finding:
+    named = await git(("remote",), cwd=folder, check=False)
+    names = named.text.split()
+    if named.code != 0 or not names:
+        return Finding(name="remote", status="ok", detail="there is none: the work stays here")
+    name = "origin" if "origin" in names else names[0]
+    try:
+        answer = await git(
+            ("ls-remote", "--quiet", name, "HEAD"), cwd=folder, env=_SILENT_SSH, check=False, timeout=_REMOTE_PATIENCE
+        )
+    except UntildoneError:
+        detail = f"{name} did not answer within {_REMOTE_PATIENCE:.0f} s"
+        return Finding(name="remote", status="unknown", detail=detail)
+    if answer.code == 0:
+        return Finding(name="remote", status="ok", detail=f"{name} answers")
+    fix = f"try `git ls-remote {name}`"
+    return Finding(name="remote", status="warning", detail=f"{name} does not answer", remedy=fix)
 
 
-def _store(store: Path) -> Finding:
-    async def open_and_close() -> int:
-        log = wiring.open_log(store, wiring.system_clock())
-        try:
-            return len(await log.runs())
-        finally:
-            await log.close()
+async def _folder(asked: Questions, values: Mapping[str, Any]) -> Finding:
+    here = str(asked.folder)
+    if shutil.which("git") is None:
+        return Finding(name="folder", status="unknown", detail=f"{here}: without git it cannot be told")
+    status = await git(("status", "--porcelain", "-z", "--no-renames"), cwd=asked.folder, check=False)
+    dirty = status.out.count(b"\0") if status.code == 0 else None
+    busy = next((row.name for row in await _runs(asked.store) if row.alive and _touches(row.folder, here)), "")
+    return checkup.folder_row(here, busy=busy, dirty=dirty, keep_dirty=values["dirty"] == "keep")
 
-    runs = count(asyncio.run(open_and_close()), "run")
+
+def _touches(one: str, other: str) -> bool:
+    """Whether one folder is the other, or inside it."""
+    return Path(one).is_relative_to(other) or Path(other).is_relative_to(one)
+
+
+# --- the store and the machine ---------------------------------------------------------------------
+
+
+async def _runs(store: Path) -> list[RunRow]:
+    log = wiring.open_log(store, wiring.system_clock())
+    try:
+        return await log.runs()
+    finally:
+        await log.close()
+
+
+async def _store(store: Path) -> Finding:
+    runs = count(len(await _runs(store)), "run")
     damage = _damage(store / wiring.STORE_FILE)
     if damage:
         remedy = f"move {store / wiring.STORE_FILE} away, or repair it with `sqlite3 FILE .recover`"
-        return Finding("store", ok=False, detail=f"{store} is damaged: {one_line(damage, 80)}", remedy=remedy)
-    return Finding("store", ok=True, detail=f"{store}, {runs}")
+        detail = f"{store} is damaged: {one_line(damage, 80)}"
+        return Finding(name="store", status="missing", detail=detail, remedy=remedy)
+    return Finding(name="store", status="ok", detail=f"{store}, {runs}")
 
 
 def _damage(database: Path) -> str:
@@ -112,22 +247,58 @@ def _damage(database: Path) -> str:
 
     with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         try:
-            (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         except sqlite3.Error as broken:
             return str(broken)
     return "" if said == "ok" else str(said)
 
 
-def _settings(folder: Path) -> Finding:
-    project, user = config.project_file(folder), config.user_file(os.environ)
-    config.resolve({}, env=os.environ, project_file=project, user_file=user)
-    files = [str(path) for path in (project, user) if path is not None]
-    return Finding("settings", ok=True, detail=", ".join(files) or "no files, all defaults")
+def _disk(asked: Questions, reserve: int) -> Finding:
+    places = {str(place): shutil.disk_usage(_existing(place)).free for place in (asked.folder, asked.store)}
+    return checkup.disk_row(places, reserve)
 
 
-def _disk(folder: Path) -> Finding:
-    free = shutil.disk_usage(folder).free
-    enough = free >= _LEAST_FREE
-    return Finding(
-        "disk", ok=enough, detail=f"{free / (1 << 30):.1f} GiB free", remedy="" if enough else "make room first"
-    )
+def _existing(path: Path) -> Path:
+    return next(place for place in (path, *path.parents) if place.exists())
+
+
+async def _clock() -> Finding:
+    zone = f"time zone {time.strftime('%Z (%z)')}"
+    program = shutil.which("timedatectl")
+    if program is None:
+        return checkup.clock_row(zone, synchronized=None)
+    code, said = await _ask([program, "show", "--property=NTPSynchronized", "--value"], env=os.environ)
+    known = code == 0 and said in {"yes", "no"}
+    return checkup.clock_row(zone, synchronized=said == "yes" if known else None)
+
+
+async def _notify(asked: Questions, values: Mapping[str, Any]) -> list[Finding]:
+    urls = asked.notify or values["notify"]
+    if not urls:
+        detail = "no channel: nobody is told when a run stops"
+        return [Finding(name="notify", status="warning", detail=detail, remedy="name one with --notify URL")]
+    rows = []
+    for channel in wiring.open_notifiers(urls):
+        if not asked.online:
+            fix = "send a message with --online, or with `untildone notify test`"
+            rows.append(Finding(name="notify", status="unknown", detail=f"{channel.name} was not tried", remedy=fix))
+            continue
+        trouble = await channel.send(trial_note(wiring.system_clock().now()))
+        rows.append(
+            Finding(name="notify", status="missing", detail=f"{channel.name}: {trouble}", remedy="mend the address")
+            if trouble
+            else Finding(name="notify", status="ok", detail=f"{channel.name} took a test message")
+        )
+    return rows
+
+
+async def _awake() -> Finding:
+    """Whether the machine can be kept from sleeping, found out by doing it for a moment."""
+    for name, *arguments in WAYS:
+        if (program := shutil.which(name)) is not None:
+            code, said = await _ask([program, *arguments, "true"], env=os.environ)
+            if code == 0:
+                return Finding(name="awake", status="ok", detail=f"{name} keeps the machine from sleeping")
+            detail = f"{name} cannot keep the machine awake: {one_line(said, 100)}"
+            return Finding(name="awake", status="warning", detail=detail, remedy="switch off sleep for the night")
+    return Finding(name="awake", status="unknown", detail="nothing here that keeps a machine from sleeping")

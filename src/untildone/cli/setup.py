@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -71,20 +72,24 @@ def _shown(setting: Setting, value: Any) -> str:
 @click.option("--claude", metavar="PROGRAM", help="The claude program to look at.")
 @click.option("--cwd", metavar="DIR", help="For this folder instead of the current one.")
 @click.option("--store", metavar="DIR", help="Folder that holds the runs.")
+@click.option("--until", metavar="HH:MM", help="Will the login live until then? As far as Claude Code tells.")
+@click.option("--online", is_flag=True, help="Ask Claude one tiny thing (a fraction of a cent); message the channels.")
+@click.option("--notify", metavar="URL", multiple=True, help="This channel instead of those in the settings.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def doctor(claude: str | None, cwd: str | None, store: str | None, *, as_json: bool) -> int:
-    """Check that everything a run needs is here."""
-    from untildone.cli.checkup import check_up
+def doctor(cwd: str | None, store: str | None, *, as_json: bool, **asked: Any) -> int:
+    """Check before a night that everything a run needs is here."""
+    from untildone.cli.checkup import Questions, check_up
+    from untildone.core.checkup import is_fit
 
-    findings = check_up(folder_of(cwd), store_of(store), claude)
+    findings = check_up(Questions(folder=folder_of(cwd), store=store_of(store), **asked))
     if as_json:
-        click.echo(json.dumps([finding._asdict() for finding in findings], ensure_ascii=False))
+        click.echo(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False))
     else:
         for finding in findings:
-            click.echo(f"{'ok  ' if finding.ok else 'FAIL'}  {finding.name:<9} {one_line(finding.detail)}")
+            click.echo(f"{finding.status:<8} {finding.name:<12} {one_line(finding.detail)}")
             if finding.remedy:
-                click.echo(f"{'':<16}{finding.remedy}")
-    return 0 if all(finding.ok for finding in findings) else 1
+                click.echo(f"{'':<22}{one_line(finding.remedy)}")
+    return 0 if is_fit(findings) else 1
 
 
 @click.command()

@@ -263,7 +263,7 @@ class LandingCommitted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingFailed(Event):
-    """An iteration's work could not be committed; it stays in the tree."""
+    """An iteration's work could not be committed; it stays in the tree. Without a reason: nothing is left over."""
 
     TYPE: ClassVar[str] = "landing.failed"
     iteration_num: int

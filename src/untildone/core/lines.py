@@ -174,7 +174,9 @@ def _snapshot(event: ev.LandingSnapshot, _: float) -> str:
     return f"half-done work ({count(len(event.files), 'file')}) kept as {one_line(event.ref, DETAIL)}"
 
 
-def _landing_failed(event: ev.LandingFailed, _: float) -> str:
+def _landing_failed(event: ev.LandingFailed, _: float) -> str | None:
+    if not event.reason:
+        return None  # what could not be committed before is settled
     what = f"the work of iteration {event.iteration_num} ({count(len(event.files), 'file')}) could not be committed"
     return f"{what}: {one_line(event.reason, DETAIL)}"
 

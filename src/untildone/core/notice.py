@@ -7,7 +7,7 @@ from typing import Any, Literal
 from untildone.core import events as ev
 from untildone.core.advice import advice
 from untildone.core.claims import Claim
-from untildone.core.durations import format_duration
+from untildone.core.durations import LONGEST, format_duration
 from untildone.core.figures import cause_text, clock, count, dollars, stop_detail
 from untildone.core.limits import limit_of
 from untildone.core.printable import one_line, printable
@@ -105,7 +105,7 @@ def _standing(state: LoopState, now: float) -> str:
     parts = [
         count(state.attempts, "iteration"),
         dollars(state.spent_usd),
-        format_duration(state.elapsed(now)),
+        format_duration(min(state.elapsed(now), LONGEST)),
         count(state.commits, "commit"),
     ]
     return ", ".join(parts) + f" so far, in {one_line(state.spec.cwd, _LINE_CAP)}"
@@ -156,7 +156,7 @@ def _waiting(_: LoopState, event: ev.ContinuousWaiting, after: LoopState, now: f
     """Without a moment it is a pause, which a human asked for, or the disk, which is told by itself."""
     if event.until is None or event.until - now <= WORTH_TELLING:
         return None
-    left = format_duration(event.until - now)
+    left = format_duration(min(event.until - now, LONGEST))
     return _Draft(
         kind="waiting",
         title=f"waiting for {cause_text(event.cause)} until {clock(event.until, now)} (in {left})",
@@ -168,10 +168,10 @@ def _waiting(_: LoopState, event: ev.ContinuousWaiting, after: LoopState, now: f
 
 
 def _budget(_: LoopState, event: ev.BudgetWarning, after: LoopState, __: float) -> _Draft:
-    share = round(100 * event.current_value / event.limit_value) if event.limit_value else 100
+    share = 100 * event.current_value / event.limit_value if event.limit_value else 100.0
     return _Draft(
         kind="budget",
-        title=f"{share} % of {event.limit_type} is used",
+        title=f"{share:.0f} % of {event.limit_type} is used",
         text=f"{_amount(event.limit_type, event.current_value)} of {_amount(event.limit_type, event.limit_value)}.",
         advice=_raise(event.limit_type, after),
         facts={"limit": event.limit_type, "limit_value": event.limit_value, "current_value": event.current_value},
@@ -229,7 +229,7 @@ def _amount(limit_type: str, value: float) -> str:
         case "max_cost_usd":
             return dollars(value)
         case "max_duration":
-            return format_duration(value)
+            return format_duration(min(value, LONGEST))
         case _:
             return f"{value:,.0f}"
 

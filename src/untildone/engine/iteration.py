@@ -185,10 +185,6 @@ async def settle_done(
     settled = await parts.workspace.settle(before, iteration_num=closed.iteration_num, message=message)
     if again and settled.message and message.startswith(settled.message.removesuffix("…")):
         settled = replace(settled, by="loop")  # not the agent's own commit: it has the words the loop would have used
-    if settled.warning and settled.commit is None:
-        await journal.record(ev.LandingFailed(iteration_num=closed.iteration_num, reason=settled.warning))
-    elif settled.warning:
-        await journal.tell(ev.ContinuousWarning(message=settled.warning))
     if settled.commit is not None:
         await journal.record(
             ev.LandingCommitted(
@@ -200,6 +196,11 @@ async def settle_done(
                 by=settled.by,
             )
         )
+    if settled.left or journal.state.commit_trouble:
+        reason = settled.warning if settled.left else ""
+        await journal.record(ev.LandingFailed(iteration_num=closed.iteration_num, reason=reason, files=settled.left))
+    elif settled.warning:
+        await journal.tell(ev.ContinuousWarning(message=settled.warning))
 
 
 async def _tell_claim(journal: Journal, closed: ev.IterationCompleted) -> None:

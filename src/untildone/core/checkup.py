@@ -1,0 +1,174 @@
+"""What `doctor` makes of the facts it gathered: one row each, and `unknown` rather than a guess. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from untildone.core.figures import clock, count, size
+
+Status = Literal["ok", "warning", "missing", "unknown"]
+
+_PLENTY = 4
+"""Times the reserve: less than that may not last for a night."""
+_MILLISECONDS = 1e11
+"""Epoch numbers above this are not seconds (they would be in the year 5138)."""
+LOG_IN = "log in with `claude auth login`, or set ANTHROPIC_API_KEY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
+    """What to do about it, in one line."""
+
+
+def is_fit(findings: Sequence[Finding]) -> bool:
+    """Whether nothing is missing. A warning or an unknown stops nobody."""
+    return all(finding.status != "missing" for finding in findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """What `claude auth status` says of the login, without the login itself."""
+
+    known: bool
+    """It answered in a form we understand."""
+    logged_in: bool = False
+    method: str = ""
+    expires_at: float | None = None
+
+
+def read_login(answer: str) -> Login:
+    """The facts in the answer of `claude auth status --json`."""
+    try:
+        facts = json.loads(answer)
+    except (ValueError, RecursionError):
+        return Login(known=False)
+    if not isinstance(facts, Mapping) or not isinstance(facts.get("loggedIn"), bool):
+        return Login(known=False)
+    if not facts["loggedIn"] and facts.get("apiProvider", "firstParty") != "firstParty":
+        return Login(known=False)  # another company's cloud has logins of its own
+    source = facts.get("apiKeySource")
+    return Login(
+        known=True,
+        logged_in=facts["loggedIn"],
+        method=str(source or facts.get("authMethod", "")),
+        expires_at=_moment(facts.get("loginExpiresAt")),
+    )
+
+
+def _moment(written: Any) -> float | None:
+    """An epoch second from what a program writes: seconds, milliseconds or an ISO date."""
+    if isinstance(written, int | float) and not isinstance(written, bool):
+        return written / 1000 if written > _MILLISECONDS else float(written)
+    if not isinstance(written, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(written)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def login_row(login: Login, *, answered: bool | None, said: str = "") -> Finding:
+    """Is there a login, and does it answer? `answered` None: it was not asked."""
+    if answered is not None:
+        if answered:
+            return Finding(name="login", status="ok", detail=f"it answers ({said})")
+        return Finding(name="login", status="missing", detail=f"it was refused: {said}", remedy=LOG_IN)
+    if login.known and not login.logged_in:
+        return Finding(name="login", status="missing", detail="Claude Code is not logged in", remedy=LOG_IN)
+    there = f"there is one ({login.method})" if login.known else "Claude Code does not tell"
+    return Finding(
+        name="login",
+        status="unknown",
+        detail=f"{there}; whether it answers was not asked",
+        remedy="ask with --online: one tiny request, which may cost a fraction of a cent",
+    )
+
+
+def login_life_row(login: Login, until: float, now: float) -> Finding:
+    """Will the login live until then?"""
+    hour = clock(until, now)
+    if login.expires_at is None:
+        return Finding(
+            name="login lives",
+            status="unknown",
+            detail=f"Claude Code does not say whether the login lasts until {hour}",
+        )
+    ends = clock(login.expires_at, now)
+    if login.expires_at < until:
+        return Finding(
+            name="login lives", status="missing", detail=f"it ends at {ends}, before {hour}", remedy="log in anew"
+        )
+    return Finding(name="login lives", status="ok", detail=f"until {ends}, longer than {hour}")
+
+
+def disk_row(free: Mapping[str, int], reserve: int) -> Finding:
+    """Is there enough room where a run writes?"""
+    where, least = min(free.items(), key=lambda place: place[1])
+    detail = f"{size(least)} free at {where}, {size(reserve)} are kept free"
+    if least < reserve:
+        return Finding(name="disk", status="missing", detail=detail, remedy="make room: a run would pause at once")
+    if least < _PLENTY * reserve:
+        return Finding(name="disk", status="warning", detail=detail, remedy="make room, or it may pause in the night")
+    return Finding(name="disk", status="ok", detail=detail)
+
+
+def clock_row(zone: str, *, synchronized: bool | None) -> Finding:
+    """Can the clock be trusted? Resets of usage limits and deadlines are moments of it."""
+    if synchronized is None:
+        return Finding(name="clock", status="unknown", detail=f"{zone}; whether it is synchronized cannot be told here")
+    if synchronized:
+        return Finding(name="clock", status="ok", detail=f"{zone}, synchronized")
+    return Finding(
+        name="clock",
+        status="warning",
+        detail=f"{zone}, not synchronized",
+        remedy="turn on time synchronization (`timedatectl set-ntp true`): waits and deadlines follow the clock",
+    )
+
+
+def sandbox_row(missing: Sequence[str], *, wanted: bool) -> Finding:
+    """Is what Claude Code's own sandbox needs here, if it is wanted?"""
+    if not wanted:
+        state = f"{' and '.join(missing)} not installed" if missing else "bwrap and socat are here"
+        return Finding(name="sandbox", status="ok", detail=f"not used; {state}")
+    if missing:
+        fix = "install them: `sudo apt-get install bubblewrap socat`"
+        return Finding(name="sandbox", status="missing", detail=f"{' and '.join(missing)} not on PATH", remedy=fix)
+    return Finding(name="sandbox", status="ok", detail="bwrap and socat are here")
+
+
+def folder_row(folder: str, *, busy: str, dirty: int | None, keep_dirty: bool) -> Finding:
+    """Can a run start in this folder? `busy`: the run that works there; `dirty` None: it is no git repository."""
+    if busy:
+        return Finding(
+            name="folder",
+            status="missing",
+            detail=f"{folder}: {busy} is at work here",
+            remedy="wait for it, or stop it with `untildone stop`",
+        )
+    if dirty is None:
+        return Finding(
+            name="folder",
+            status="warning",
+            detail=f"{folder} is not under git: nothing is committed, and half-done work is not saved",
+            remedy="`git init` it",
+        )
+    if dirty and not keep_dirty:
+        return Finding(
+            name="folder",
+            status="warning",
+            detail=f"{folder}: {count(dirty, 'uncommitted file')}, so a run will refuse to start",
+            remedy="commit them, or give --dirty keep",
+        )
+    return Finding(
+        name="folder", status="ok", detail=f"{folder}, {count(dirty, 'uncommitted file') if dirty else 'clean'}"
+    )

@@ -1,0 +1,156 @@
+"""On the real Claude Code: limits and outages cost time, never an attempt and never the same work twice."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.kit import Stage, finished, staged, working
+from e2e.trouble_kit import RefusingModel
+from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
+
+pytestmark = pytest.mark.claude
+
+TESTS = Path(__file__).parent.parent
+LOOPBACK_ONLY = 'ip link set lo up && exec "$@"'
+
+
+def failures(events: list[dict[str, Any]]) -> list[str]:
+    return [event["event_data"]["error_type"] for event in events if event["event_type"] == "iteration.failed"]
+
+
+def starts(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event["event_data"] for event in events if event["event_type"] == "iteration.started"]
+
+
+def test_a_window_of_rate_limits_costs_little_more_than_itself(tmp_path: Path) -> None:
+    refusal = Reply(status=429, message="Number of requests exceeded", headers=(("retry-after", "1"),))
+    script = Scenario(name="window", replies=(Reply(text=working(tasks=1)),))
+    with RefusingModel(script, seconds=20, refusal=refusal) as model:
+        stage = Stage(tmp_path, model)
+        result = stage.result("run", "wait it out", "-m", "1")
+        assert (result["exit_reason"], result["attempts"], result["loops_completed"]) == ("max_runs_reached", 1, 1)
+        assert model.answered is not None
+        assert model.began is not None
+        assert (model.answered - model.began) / (model.over - model.began) <= 1.25
+        tries = starts(stage.events(result["run_id"]))
+        assert len(tries) > 2
+        assert [start["iteration_num"] for start in tries] == [1] * len(tries)
+
+
+def test_six_failures_in_an_outage_cost_no_attempt(tmp_path: Path) -> None:
+    down = Reply(status=529, repeat=6)
+    script = Scenario(name="outage", replies=(down, Reply(text=working(tasks=1))))
+    with staged(tmp_path, script) as stage:
+        stage.env["CLAUDE_CODE_MAX_RETRIES"] = "0"
+        result = stage.result("run", "go on", "-m", "1")
+        assert (result["exit_reason"], result["attempts"]) == ("max_runs_reached", 1)
+        assert failures(stage.events(result["run_id"])) == ["overloaded"] * 6
+
+
+def test_forty_tool_calls_are_neither_done_nor_paid_twice(tmp_path: Path) -> None:
+    calls = tuple(
+        Reply(text=f"Call {n}.", tools=(ToolCall("Bash", {"command": f"echo {n} >> calls.txt"}),)) for n in range(40)
+    )
+    dropped = Reply(text="word " * 200, cut_after=0.5, repeat=3)
+    script = Scenario(name="forty", replies=(*calls, Reply(status=529, repeat=3), dropped, Reply(text=finished())))
+    with staged(tmp_path, script) as stage:
+        check = 'test "$(wc -l < calls.txt)" -eq 40'
+        result = stage.result("run", "call", "-m", "3", "--check", check, "--allowed-tools", "Bash", timeout=240)
+        assert (result["exit_reason"], result["attempts"]) == ("validation_passed", 1)
+        assert (stage.repo / "calls.txt").read_text().split() == [str(n) for n in range(40)]
+        served = [line for line in stage.model.ledger.served() if line.kind == "main"]
+        assert len(served) == 41
+        assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=0.005)
+        events = stage.events(result["run_id"])
+        assert set(failures(events)) <= {"overloaded", "network", "server_error"}
+        assert len(failures(events)) >= 2
+        sessions = {event["event_data"]["session_id"] for event in events if event["event_type"] == "agent.session"}
+        assert len(sessions) == 1
+        assert [start["resume_session"] for start in starts(events)][1:] == [*sessions] * len(failures(events))
+
+
+def test_a_lost_session_is_replaced_by_a_fresh_one(tmp_path: Path) -> None:
+    def forget(stage: Stage) -> str:
+        """A command that takes every transcript away."""
+        return f"rm -rf {stage.env['CLAUDE_CONFIG_DIR']}/projects"
+
+    script = Scenario(name="lost", replies=(Reply(status=529, repeat=3), Reply(text=finished())))
+    with staged(tmp_path, script) as stage:
+        after = ("--after-iteration", forget(stage))
+        result = stage.result("run", "go on", "-m", "3", "--check", "true", "--agent", "claude_cli", *after)
+        assert (result["exit_reason"], result["attempts"]) == ("validation_passed", 1)
+        events = stage.events(result["run_id"])
+        assert failures(events) == ["overloaded", "session_lost"]
+        assert [start["resume_session"] is None for start in starts(events)] == [True, False, True]
+
+
+def test_another_model_takes_over_in_an_outage_and_another_agent_after_it(tmp_path: Path) -> None:
+    script = Scenario(name="fallback", replies=(Reply(status=529, repeat=3), Reply(text=finished())))
+    with staged(tmp_path, script) as stage:
+        stage.env["CLAUDE_CODE_MAX_RETRIES"] = "0"
+        fallbacks = ("--fallback", "claude-haiku-5-5", "--fallback", "agent:claude_cli")
+        result = stage.result("run", "go on", "-m", "3", "--check", "true", "--model", "claude-opus-5-5", *fallbacks)
+        assert (result["exit_reason"], result["attempts"]) == ("validation_passed", 1)
+        assert [request.body["model"] for request in stage.model.requests] == [
+            "claude-opus-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-opus-5-5",
+        ]  # fmt: skip
+        events = stage.events(result["run_id"])
+        assert [start["model"] for start in starts(events)] == [None, None, "claude-haiku-5-5", "agent:claude_cli"]
+
+
+def test_a_fallback_nobody_knows_is_refused_at_once(tmp_path: Path) -> None:
+    with staged(tmp_path, Scenario(name="none", replies=(Reply(text="no"),))) as stage:
+        done = stage.untildone("run", "go", "-m", "1", "--fallback", "agent:nobody")
+        assert done.returncode == 2
+        assert done.stderr.strip() == "untildone: unknown agent 'nobody': use claude_sdk or claude_cli"
+        assert stage.model.requests == []
+
+
+def test_a_run_with_a_configuration_of_its_own_keeps_its_transcripts_there(tmp_path: Path) -> None:
+    script = Scenario(name="own", replies=(Reply(text=finished()),))
+    with staged(tmp_path, script) as stage:
+        own = tmp_path / "own"
+        result = stage.result("run", "go", "-m", "3", "--check", "true", "--config-dir", str(own))
+        assert result["exit_reason"] == "validation_passed"
+        assert len(list(own.glob("projects/*/*.jsonl"))) == 1
+        assert not Path(stage.env["CLAUDE_CONFIG_DIR"]).exists()
+
+
+def in_a_subscription(tmp: Path, seconds: float, *args: str) -> dict[str, Any]:
+    """Meet a usage limit, with a made-up login, where nothing but loopback can be reached."""
+    flags = ["-n"] if os.geteuid() == 0 else ["-r", "-n"]
+    driver = [sys.executable, "-m", "e2e.usage_limit_driver", str(tmp), str(seconds), *args]
+    done = subprocess.run(
+        ["unshare", *flags, "sh", "-c", LOOPBACK_ONLY, "sh", *driver],
+        env=os.environ | {"PYTHONPATH": str(TESTS)},
+        cwd=TESTS,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    facts: dict[str, Any] = json.loads(done.stdout)
+    return facts
+
+
+def test_a_usage_limit_is_waited_out_and_no_longer(tmp_path: Path) -> None:
+    facts = in_a_subscription(tmp_path, 30)
+    assert (facts["result"]["exit_reason"], facts["result"]["attempts"]) == ("validation_passed", 1)
+    assert facts["refused"] == 1, "nobody knocks before the reset"
+    assert 0 <= facts["answered"] - facts["over"] <= 2
+    assert failures(facts["events"]) == ["usage_limit"]
+    (quota,) = [e["event_data"] for e in facts["events"] if e["event_type"] == "agent.quota"]
+    assert [(window["name"], window["utilization"]) for window in quota["windows"]] == [
+        ("five_hour", 1.0), ("seven_day", 0.4),
+    ]  # fmt: skip
+
+
+def test_a_usage_limit_stops_a_run_that_will_not_wait(tmp_path: Path) -> None:
+    facts = in_a_subscription(tmp_path, 600, "--no-wait")
+    assert (facts["result"]["exit_reason"], facts["result"]["exit_code"], facts["refused"]) == ("usage_limit", 6, 1)
