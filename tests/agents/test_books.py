@@ -69,3 +69,14 @@ def test_without_partial_messages_replies_are_seen_begin_and_the_result_books_th
 def test_a_delta_names_its_message_or_means_the_last_one() -> None:
     _, events = fold(lines(start("m1"), start("m2"), end(5, api_message_id="m1"), end(6), end(7)))
     assert [(event.message_id, event.usage.output_tokens) for event in of(events, AgentReply)] == [("m1", 5), ("m2", 6)]
+
+
+def test_a_reply_that_came_whole_after_broken_streams_is_served_and_the_broken_ones_are_estimates() -> None:
+    whole = said("m3", text("at last"))
+    whole["message"] |= {"stop_reason": "end_turn", "usage": {"input_tokens": 1000, "output_tokens": 100}}
+    broken = (start("m1"), STOPPED, start("m2"), STOPPED)
+    conversation, events = fold(lines(*broken, whole, whole, result(**books(0.006 + 2 * 0.00402))))
+    outcome = conversation.outcome()
+    assert [event.message_id for event in of(events, AgentReply)] == ["m3"]
+    assert outcome.cost_usd == pytest.approx(0.006)
+    assert outcome.estimated_usd == pytest.approx(2 * 0.00402)

@@ -75,7 +75,8 @@ async def test_a_budget_is_kept_to_the_reply(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [AgentSession, AgentReplyStarted, AgentToolUse])
 async def test_an_interrupt_works_at_any_moment(tmp_path: Path, kind: type[Event]) -> None:
-    slow = Reply(text="word " * 200, chunk_delay=0.02, tools=(ToolCall("Bash", {"command": "sleep 61; true"}),))
+    waits = "python3 -c 'import time; time.sleep(61)'"  # a plain sleep would be refused, and the turn go on, at once
+    slow = Reply(text="word " * 200, chunk_delay=0.02, tools=(ToolCall("Bash", {"command": waits}),))
     conversations = ((slow, DONE), (DONE,))
     async with staged(tmp_path, scenario=Scenario(name="slow", iterations=conversations)) as stage:
         interrupt_when(stage, kind)

@@ -1,6 +1,7 @@
 """What an agent hears of limits, what it must not take for one, and who takes over."""
 
 import shutil
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +95,25 @@ def test_words_of_the_project_or_the_agent_never_change_a_decision(words: str) -
 # --- who takes over --------------------------------------------------------------------------------------
 
 
+class Leaver(ScriptedAgent):
+    """Somebody may do something while it leaves."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def close(self) -> None:
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        await super().close()
+
+
 class Seats:
     """Makes scripted agents and remembers who sat when."""
 
     def __init__(self) -> None:
-        self.made: list[tuple[str, ScriptedAgent]] = []
+        self.made: list[tuple[str, Leaver]] = []
 
     def make(self, name: str) -> ScriptedAgent:
-        agent = ScriptedAgent([Outcome(final_text=name)] * 9)
+        agent = Leaver([Outcome(final_text=name)] * 9)
         self.made.append((name, agent))
         return agent
 
@@ -151,14 +163,7 @@ async def test_an_interrupt_while_the_seat_changes_is_not_lost() -> None:
     seats = Seats()
     relay = Relay(seats.make, first="claude_sdk")
     await relay.iterate(order(1), deaf)
-    leaving = seats.made[0][1]
-    close = leaving.close
-
-    async def slowly() -> None:
-        await relay.interrupt()
-        await close()
-
-    leaving.close = slowly  # type: ignore[method-assign]  # the moment between two agents, made long
+    seats.made[0][1].meanwhile = relay.interrupt
     outcome = await relay.iterate(order(2, "agent:claude_cli"), deaf)
     assert outcome.interrupted
     assert seats.made[1][1].orders == []

@@ -1,9 +1,10 @@
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
-from cli.background_kit import Background
+from cli.background_kit import Background, eventually
 from cli.cli_kit import Runs, Say
 from untildone import config
 from untildone.core.chain import next_policy, next_run_id
@@ -83,6 +84,8 @@ def test_a_spent_budget_lets_the_next_goal_stop_at_once(
     result = json.loads(said.out)
     assert (said.code, result["exit_reason"], result["success"]) == (3, "max_cost_reached", False)
     assert [(state.phase, state.attempts) for state in states] == [("completed", 1), ("suspended", 0)]
+    advice = say("attach", states[1].run_id).out
+    assert "--max-cost N" in advice, "0 would mean no limit"
     more = say("resume", states[1].run_id, "--max-cost", "5", "--json")
     assert more.code == 0, more.err
     assert [state.phase for state in chain(runs, first_of(runs))] == ["completed"] * 3
@@ -132,6 +135,31 @@ def test_resuming_a_chain_takes_up_the_run_that_stands_open(
     assert [state.phase for state in states] == ["completed"] * 3
     begun = [record for state in states for record in runs.read(state.run_id)]
     assert sum(isinstance(record.event, ContinuousStarted) for record in begun) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_after_the_last_word_still_starts_nothing(
+    runs: Runs, say: Say, background: Background, goals: list[str], number: signal.Signals
+) -> None:
+    """The goal is reached and a command of the user's is running when somebody wants it all to end."""
+    ending, go = background.gate.with_name("ending"), background.gate.with_name("go")
+    background.let_go()
+    on_stop = f"touch '{ending}'; until [ -e '{go}' ]; do sleep 0.05; done"
+    child = background.popen("run", "The first goal", *background.flags, *goals, "--on-stop", on_stop, "--json")
+    eventually(ending.exists, "the end of the first goal")
+    child.send_signal(number)
+    first = first_of(runs)
+    eventually(lambda: runs.state(first).stop is not None, "the stop")
+    go.touch()
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, json.loads(out)["success"]) == (0, True)
+    assert f"untildone resume {first}" in err
+    assert len(runs.list()) == 1
+    after_reboot = say("resume", "--interrupted")
+    assert ("no interrupted runs" in after_reboot.out) == (number == signal.SIGINT)
+    if number == signal.SIGINT:
+        assert say("resume", first).code == 0
+    assert [state.phase for state in chain(runs, first)] == ["completed"] * 3
 
 
 def test_goals_named_in_a_project_file_need_trust(say: Say, project: Path, background: Background) -> None:

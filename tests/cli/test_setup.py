@@ -54,7 +54,7 @@ def test_doctor_finds_a_damaged_store(say: Say, runs: Runs, project: Path) -> No
     content[8192::3] = b"A" * len(content[8192::3])
     runs.path.write_bytes(content)
     found = {finding["name"]: finding for finding in json.loads(say("doctor", "--json").out)}
-    assert not found["store"]["ok"]
+    assert found["store"]["status"] == "missing"
     assert str(runs.path) in found["store"]["detail"] + found["store"]["remedy"]
 
 

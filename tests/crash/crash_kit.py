@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from crash.driver import run_id_of
 from crash.laborer import PRICE, WORK
@@ -27,6 +29,7 @@ class CrashStage:
     """One repository, one store, one run."""
 
     folder: Path
+    env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.repo = self.folder / "repo"
@@ -40,26 +43,25 @@ class CrashStage:
     def git(self, *args: str) -> str:
         return subprocess.run(["git", *args], cwd=self.repo, check=True, capture_output=True, text=True).stdout
 
-    def start(self, die_at: str | None = None) -> subprocess.Popen[str]:
-        """A driver in a process of its own; it begins the run or takes it up."""
+    def start(
+        self, die_at: str = "", how: str = "SIGKILL", misdeed: str = "", before: Callable[[], None] | None = None
+    ) -> subprocess.Popen[str]:
+        """A driver in a process of its own; it begins the run or takes it up. `before` runs in it first."""
         return subprocess.Popen(
-            [sys.executable, "-m", "crash.driver", str(self.folder), *([die_at] if die_at else [])],
+            [sys.executable, "-m", "crash.driver", str(self.folder), die_at, how, misdeed],
             cwd=TESTS,
-            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "GIT_CONFIG_NOSYSTEM": "1", **self.env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=before,  # noqa: PLW1509 - only single-threaded tests start drivers
         )
 
-    def drive(self, die_at: str | None = None) -> int:
+    def drive(self, die_at: str = "", **more: Any) -> int:
         """Start a driver and wait for its end, or its death."""
-        driver = self.start(die_at)
-        try:
-            said, _ = driver.communicate(timeout=60)
-        finally:
-            driver.kill()
-            driver.wait()
+        driver = self.start(die_at, **more)
+        said = ending_of(driver)
         assert driver.returncode in (0, KILLED), said
         return driver.returncode
 
@@ -96,7 +98,7 @@ class CrashStage:
         state = fold(records)
         self._check_end(state)
         self._check_iterations([record.event for record in records], state, deaths)
-        self._check_money([record.event for record in records], state)
+        self.check_money([record.event for record in records], state)
         self._check_commits([record.event for record in records], state)
         assert processes_of(self.run_id) == []
 
@@ -123,12 +125,12 @@ class CrashStage:
         tokens = [e.lease for e in events if isinstance(e, ev.ContinuousResumed)]
         assert tokens == sorted(set(tokens)), "one driver at a time, each newer than the last"
 
-    def _check_money(self, events: list[ev.Event], state: LoopState) -> None:
-        served = [json.loads(line)["id"] for line in (self.folder / "books.jsonl").read_text().splitlines()]
-        booked = Counter(e.message_id for e in events if isinstance(e, tr.AgentReply))
-        assert booked == Counter(served), "every reply served is booked, once"
-        assert abs(state.spend.cost_usd - len(served) * PRICE) < 1e-9
-        assert state.spend.unknown_costs == 0
+    def served(self) -> dict[str, float]:
+        """The replies of the far side's own books, and what they cost."""
+        return {json.loads(line)["id"]: PRICE for line in (self.folder / "books.jsonl").read_text().splitlines()}
+
+    def check_money(self, events: list[ev.Event], state: LoopState) -> None:
+        assert check_books(self.served(), events, state) == 0, "the transcript knew them all"
 
     def _check_commits(self, events: list[ev.Event], state: LoopState) -> None:
         made = self.git("log", "--reverse", "--format=%H %s", "HEAD").splitlines()[1:]
@@ -139,6 +141,29 @@ class CrashStage:
         assert state.commits == len(made)
         assert self.git("status", "--porcelain") == "", "all work is committed"
         assert self.git("ls-tree", "--name-only", "HEAD").split() == sorted(WORK)
+
+
+def check_books(served: Mapping[str, float], events: list[ev.Event], state: LoopState) -> int:
+    """Every reply served is booked, once. Returns for how many only the beginning was seen: they are estimates."""
+    booked = Counter(event.message_id for event in events if isinstance(event, tr.AgentReply))
+    begun = {event.message_id for event in events if isinstance(event, tr.AgentReplyStarted)}
+    assert [reply for reply, times in booked.items() if times > 1] == [], "doubled"
+    assert booked.keys() - served.keys() == set(), "booked and never served"
+    unseen = served.keys() - booked.keys()
+    assert unseen - begun == set(), "lost"
+    assert abs(state.spend.cost_usd - sum(served[reply] for reply in booked)) < 1e-6
+    assert state.spend.unknown_costs == 0
+    assert not unseen or state.spend.estimated_usd > 0
+    return len(unseen)
+
+
+def ending_of(driver: subprocess.Popen[str]) -> str:
+    """What a driver said up to its end."""
+    try:
+        return driver.communicate(timeout=60)[0]
+    finally:
+        driver.kill()
+        driver.wait()
 
 
 def processes_of(run_id: str) -> list[int]:

@@ -1,22 +1,27 @@
 """A driver of its own: starts the run, or takes it up where it stands, and perhaps dies at a named boundary.
 
-python driver.py STAGE_FOLDER [BOUNDARY]
+python -m crash.driver FOLDER [BOUNDARY [SIGNAL [MISDEED]]]: the misdeed is a command the agent runs in its second turn.
 """
 
 import asyncio
 import os
+import signal
 import sys
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 from crash.laborer import Laborer
 from crash.points import LONG_NAP, Points, pointed_clock, pointed_log, pointed_parts, pointed_spawner
 from untildone import wiring
-from untildone.core.policy import Policy, RunSpec, Tending
+from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
 from untildone.engine.journal import load_state
-from untildone.ports import Clock
+from untildone.errors import UntildoneError
+from untildone.ports import Clock, Spawner
+from untildone.rehearsal.environment import claude_environment
 from untildone.sandbox.host import MARKER, HostSpawner
 
+MODEL_URL = "CRASH_MODEL_URL"
 HOOK = "echo called >> ../hooks.txt"
 
 
@@ -49,11 +54,33 @@ def the_spec(stage: Path) -> RunSpec:
         cwd=str(stage / "repo"),
         name="crashing",
         checks=("test -f three.txt",),
+        options=AgentOptions(allowed_tools=("Bash",)),
         tending=Tending(before_iteration=HOOK, after_iteration=HOOK, on_stop=HOOK),
     )
 
 
-async def drive(stage: Path, points: Points) -> None:
+POLICY = Policy(max_runs=9, max_iterations=9, loop_delay=0.1, disk_reserve=0)
+
+
+def with_laborer(around: wiring.Surroundings, stage: Path, spawner: Spawner, misdeed: str) -> wiring.Surroundings:
+    laborer = Laborer(
+        cwd=stage / "repo",
+        books=stage / "books.jsonl",
+        config_dir=stage / "claude",
+        spawner=spawner,
+        env={**around.env, MARKER: run_id_of(stage)},
+        misdeed=misdeed,
+    )
+    return replace(around, agent=laborer)
+
+
+def with_claude(around: wiring.Surroundings, stage: Path, spawner: Spawner, url: str) -> wiring.Surroundings:
+    """The real Claude Code on the scripted model at `url`, spawned where it can be watched."""
+    around = replace(around, env=claude_environment(stage / "home", url, path=os.environ["PATH"]))
+    return replace(around, agent=wiring._agent(the_spec(stage), spawner, around, run_id_of(stage), POLICY))
+
+
+async def drive(stage: Path, points: Points, misdeed: str) -> None:
     run_id = run_id_of(stage)
     clock = pointed_clock(StillClock(wiring.system_clock()), points)
     log = pointed_log(wiring.open_log(stage / "state", clock), points)
@@ -63,23 +90,28 @@ async def drive(stage: Path, points: Points) -> None:
         state_dir=stage / "state",
         env=env,
         clock=clock,
-        agent=Laborer(
-            cwd=stage / "repo",
-            books=stage / "books.jsonl",
-            config_dir=stage / "claude",
-            spawner=pointed_spawner(HostSpawner(), points),
-            env={**env, MARKER: run_id},
-        ),
         dress=lambda parts: pointed_parts(parts, points),
     )
+    spawner = pointed_spawner(HostSpawner(), points)
+    url = os.environ.get(MODEL_URL)
+    around = with_claude(around, stage, spawner, url) if url else with_laborer(around, stage, spawner, misdeed)
     if (await load_state(log, run_id)).run_id:
         await wiring.resume_run(run_id, around)
     else:
-        policy = Policy(max_runs=9, max_iterations=9, loop_delay=0.1)
-        await wiring.start_run(the_spec(stage), policy, around, run_id=run_id)
+        await wiring.start_run(the_spec(stage), POLICY, around, run_id=run_id)
     await log.close()
 
 
+def main(folder: str, die_at: str = "", how: str = "SIGKILL", misdeed: str = "") -> int:
+    stage = Path(folder)
+    points = Points(stage / "passed.txt", die_at, signal.Signals[how])
+    try:
+        asyncio.run(drive(stage, points, misdeed))
+    except UntildoneError as trouble:
+        print(f"{type(trouble).__name__}: {trouble}")
+        return trouble.exit_code
+    return 0
+
+
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    asyncio.run(drive(folder, Points(folder / "passed.txt", sys.argv[2] if len(sys.argv) > 2 else None)))
+    sys.exit(main(*sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ class Laborer:
     """Where the transcript goes, in Claude's own form."""
     spawner: Spawner
     env: Mapping[str, str]
+    misdeed: str = ""
+    """A shell command for the second iteration."""
     child: Process | None = None
 
     async def iterate(self, order: Order, tell: Tell) -> Outcome:
@@ -44,6 +47,8 @@ class Laborer:
         todo = [name for name in WORK if not (self.cwd / name).exists()][:1]
         for name in todo:
             (self.cwd / name).write_text(f"{name}\n")
+        if self.misdeed and number == 2:
+            subprocess.run(self.misdeed, shell=True, check=True, cwd=self.cwd)
         for _ in range(TRACE_BATCH if number == 1 else 1):
             await tell(AgentMessage(iteration_num=number, text="working"))
         await self._reply(number, session, tell)

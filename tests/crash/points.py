@@ -1,4 +1,4 @@
-"""Every boundary between the loop and the world, by name; at the chosen one the process dies as kill -9 would have it."""
+"""Every boundary between the loop and the world, by name; at the chosen one the process kills or stops itself."""
 
 import os
 import signal
@@ -19,11 +19,12 @@ LONG_NAP = 1.0
 
 
 class Points:
-    """Counts the boundaries as they are passed, writes each down before anything happens there, and dies at one."""
+    """Counts the boundaries as they are passed, writes each down before anything happens there, and ends at one."""
 
-    def __init__(self, passed: Path, die_at: str | None) -> None:
+    def __init__(self, passed: Path, die_at: str | None, how: signal.Signals = signal.SIGKILL) -> None:
         self._file = os.open(passed, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._die_at = die_at
+        self._how = how
         self._counts: Counter[str] = Counter()
 
     @contextmanager
@@ -38,7 +39,7 @@ class Points:
     def _pass(self, point: str) -> None:
         os.write(self._file, f"{point}\n".encode())
         if point == self._die_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self._how)
 
 
 class _Port:

@@ -39,7 +39,7 @@ def kind_of(boundary: str) -> str:
 
 
 def boundaries(passed: Iterable[str]) -> list[str]:
-    """In order. Trace events come in numbers and in batches that depend on the moment: their first one stands for all."""
+    """In order. How many batches of trace events there are depends on the moment: the first stands for all."""
     chatty = ("append trace", "tell agent.assistant_message")
     return [point for point in passed if kind_of(point) not in chatty or point.endswith(" 1")]
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,13 +15,13 @@ from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
 from untildone.core.notice import Note
-from untildone.core.outcome import FaultEvidence, Outcome
+from untildone.core.outcome import FaultEvidence, Order, Outcome
 from untildone.core.policy import Policy
 from untildone.core.state import LoopState
 from untildone.engine import announce
-from untildone.errors import ConfigError
+from untildone.errors import ConfigError, LeaseLost, StoreError
 from untildone.notify.quiet import Quiet
-from untildone.ports import Notifier
+from untildone.ports import EventLog, Lease, Notifier
 
 pytestmark = pytest.mark.anyio
 
@@ -170,3 +170,37 @@ async def test_an_address_that_cannot_work_is_refused_before_anything_begins(rig
     with pytest.raises(ConfigError, match="cannot be notified"):
         await rig.run(DONE, notify=("https://",))
     assert await rig.log.runs() == []
+
+
+class FullDisk:
+    """A log on a disk that is full from some moment on."""
+
+    def __init__(self, log: EventLog, error: type[StoreError]) -> None:
+        self._log = log
+        self._error = error
+        self.is_full = False
+
+    async def append(self, run_id: str, events: Sequence[ev.Event], *, lease: Lease | None = None) -> list[ev.Record]:
+        if self.is_full:
+            raise self._error("the log cannot be written: No space left on device")
+        return await self._log.append(run_id, events, lease=lease)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+@pytest.mark.parametrize(("error", "told"), [(StoreError, 1), (LeaseLost, 0)])
+async def test_a_run_that_cannot_write_its_log_still_cries_for_help(
+    rig: Rig, error: type[StoreError], told: int
+) -> None:
+    quiet, log = Quiet(), FullDisk(rig.log, error)
+
+    def fills(_: Order) -> Outcome:
+        log.is_full = True
+        return idle()
+
+    around = replace(rig.around(ScriptedAgent([fills])), notifiers=[quiet], log=cast("EventLog", log))
+    with pytest.raises(error, match="No space left"):
+        await wiring.start_run(rig.spec(), Policy(max_runs=9), around, run_id=rig.run_id)
+    assert [(note.kind, note.facts["reason"]) for note in quiet.notes] == [("needs_you", "store")] * told
+    assert all("No space left" in note.body and "untildone resume run1" in note.body for note in quiet.notes)

@@ -148,6 +148,7 @@ async def test_no_trouble_ever_names_a_secret(trouble: list[int]) -> None:
         ("HTTP://EXAMPLE.com", "http://example.com/…"),
         ("tgram://s3cret/t0ken", "tgram://…"),
         ("https://[p4ss", "https://…"),
+        ("https:///s3cret", "https://…"),
         ("https://p4ss:s3cret", "https://…"),
         ("s3cret", "an address"),
         ("", "an address"),

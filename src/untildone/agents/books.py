@@ -70,10 +70,15 @@ class Books:
             )
         ]
 
-    def mention(self, message_id: str, model: str, usage: Any) -> list[Event]:
-        """A reply shows up as an assistant line: the only sign of it when its stream is not forwarded."""
+    def mention(self, message_id: str, model: str, usage: Any, *, is_whole: bool = False) -> list[Event]:
+        """A reply shows up as an assistant line: the only sign of it when its stream is not forwarded.
+
+        After streams that broke off Claude Code asks without one: such a reply comes whole, its usage is final.
+        """
         if not message_id or message_id in self._served or message_id in self._under_way:
             return []
+        if is_whole:
+            return [*self.start(message_id, model, usage), *self.finish(message_id)]
         if message_id in self._unmeasured:
             return []
         reply = self._unmeasured[message_id] = _Reply(model, dict(usage) if isinstance(usage, Mapping) else {})

@@ -222,7 +222,8 @@ class Conversation:
             return self._on_synthetic(line, blocks)
         message_id = _text(message.get("id"))
         is_subagent = line.parent_tool_use_id is not None
-        events = self._books.mention(message_id, model or self.model or "", message.get("usage"))
+        is_whole = message.get("stop_reason") is not None
+        events = self._books.mention(message_id, model or self.model or "", message.get("usage"), is_whole=is_whole)
         if not is_subagent:
             self._trouble = Trouble()
             self._turn_to_message(message_id)

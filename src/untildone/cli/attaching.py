@@ -104,6 +104,9 @@ async def _following(log: EventLog, state: LoopState, patience: float) -> LoopSt
         if following.run_id:
             return following
         if monotonic() >= ends_at:
-            break
+            # As long as the first is not out of the house (a command of the user's at its end), the next cannot begin.
+            if not await _is_alive(log, state.run_id):
+                break
+            ends_at = monotonic() + patience
         await asyncio.sleep(_PAUSE)
     return None

@@ -55,6 +55,8 @@ async def drive_chain(
             raise
         if not await _goes_on(log, driven):
             show_result(driven.state, wiring.system_clock().now(), output)
+            if has_next(driven.state):
+                say(f"stopped before the next goal: `{_start_next(driven.state)}` starts it")
             return exit_code_of(driven.state)
         done = driven.state
         try:

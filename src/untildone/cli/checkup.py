@@ -179,8 +179,8 @@ async def _git(folder: Path) -> Finding:
     identity = await git(("var", "GIT_AUTHOR_IDENT"), cwd=folder, check=False)
     if identity.code != 0:
         fix = "`git config --global user.name NAME` and `git config --global user.email ADDRESS`"
-        detail = f"{version}, but it does not know who commits"
-        return Finding(name="git", status="missing", detail=detail, remedy=fix)
+        detail = f"{version}; it does not know you, so commits are made as untildone"
+        return Finding(name="git", status="warning", detail=detail, remedy=fix)
     return Finding(
         name="git", status="ok", detail=f"{version}, commits as {one_line(identity.text.rsplit('>', 1)[0])}>"
     )

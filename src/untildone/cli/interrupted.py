@@ -56,12 +56,13 @@ async def find_interrupted(log: EventLog, now: float) -> list[Job]:
 
 
 async def _job(log: EventLog, state: LoopState) -> Job | None:
+    if state.stop is not None and state.stop.signal != SHUTDOWN:
+        return None
     if state.phase == "running":
-        unwanted = state.paused or (state.stop is not None and state.stop.signal != SHUTDOWN)
-        return None if unwanted else _goes_on(state)
+        return None if state.paused else _goes_on(state)
     if state.phase == "suspended":
         return _goes_on(state) if await _ended_by_system(log, state) else None
-    if has_next(state) and state.stop is None and (await newest_of_chain(log, state)).run_id == state.run_id:
+    if has_next(state) and (await newest_of_chain(log, state)).run_id == state.run_id:
         try:
             return next_job(state)
         except UntildoneError as trouble:

@@ -17,6 +17,7 @@ from untildone.cli.nights import night
 from untildone.cli.options import folder_of
 from untildone.cli.streams import put, say
 from untildone.core.policy import AgentOptions, Policy, RunSpec
+from untildone.errors import UsageError
 from untildone.rehearsal.environment import DUMMY_KEY, claude_environment
 from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import Scenario, load_scenario, shipped_scenario
@@ -51,6 +52,8 @@ def rehearse(*, model_only: bool, port: int, scenario: str | None, **rest: Any) 
     """Watch a small real run from goal to proof: real edits, a rate limit, a false "done" and a true one."""
     if model_only:
         return _serve(scenario, port)
+    if rest["acts"] and not rest["night"]:
+        raise UsageError("--act names an act of the night: say --night too")
     output = Output(verbose=rest["verbose"], quiet=rest["quiet"], json=rest["as_json"], advice=False)
     scratch = Path(tempfile.mkdtemp(prefix="untildone-rehearsal-"))
     try:
@@ -59,7 +62,8 @@ def rehearse(*, model_only: bool, port: int, scenario: str | None, **rest: Any) 
         return foreground(_rehearse(scratch, scenario, rest["claude"], output, keep=rest["keep"]))
     finally:
         if rest["keep"]:
-            say(f"kept in {scratch}: see it with `untildone brief rehearsal --store {scratch / 'state'}`")
+            look = f"see it with `untildone brief rehearsal --store {scratch / 'state'}`"
+            say(f"kept in {scratch}" + ("" if rest["night"] else f": {look}"))
         else:
             shutil.rmtree(scratch, ignore_errors=True)
 

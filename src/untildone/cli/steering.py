@@ -1,4 +1,4 @@
-"""`stop`, `pause`, `resume`, `message`, `skip-wait`, `limits`, `reset`: what humans ask. Each is an event in the log."""
+"""`stop`, `pause`, `resume`, `message`, `skip-wait`, `limits`, `reset`: what humans ask. Each is an event."""
 
 import asyncio
 import os

@@ -72,7 +72,7 @@ def _more(reason: Reason, state: LoopState) -> str:
     """A limit worth trying: twice what was allowed, and of money at least twice what was needed so far."""
     limit = limit_of(reason)
     value = limit.value(state.policy) if limit else None
-    if reason is Reason.DEADLINE or value is None:
+    if reason is Reason.DEADLINE or not value:  # 0: the goals before have used it up
         return "HH:MM" if reason is Reason.DEADLINE else "N"
     if reason is Reason.MAX_COST:
         enough = 2 * max(value, state.spent_usd)

@@ -12,29 +12,35 @@ _MESSAGES_KEPT = 100
 
 
 def skip_wait(state: LoopState, _: ev.SkipWaitRequested, __: float) -> LoopState:
+    """Try now instead of waiting."""
     return replace(state, wait=None, quota=())
 
 
 def stop(state: LoopState, event: ev.StopRequested, _: float) -> LoopState:
+    """Stop, now or after the running iteration."""
     asked = StopAsked(by=event.by, after_iteration=event.after_iteration, signal=event.signal)
     return replace(state, stop=asked)
 
 
 def pause(state: LoopState, _: ev.PauseRequested, __: float) -> LoopState:
+    """Do nothing more until resumed."""
     return replace(state, paused=True)
 
 
 def resume(state: LoopState, _: ev.ResumeRequested, __: float) -> LoopState:
+    """End a pause."""
     return replace(state, paused=False)
 
 
 def message(state: LoopState, event: ev.MessageReceived, _: float) -> LoopState:
+    """Keep what the human said until a prompt carries it."""
     number = state.messages_received + 1
     message = Message(number=number, content=event.content, urgent=event.urgent)
     return replace(state, messages=(*state.messages, message)[-_MESSAGES_KEPT:], messages_received=number)
 
 
 def limits(state: LoopState, event: ev.LimitsChanged, _: float) -> LoopState:
+    """Put new limits in place; what is raised may be warned about again."""
     known: dict[str, Any] = {name: value for name, value in event.changes.items() if name in LIMIT_FIELDS}
     warned = tuple(name for name in state.warned if name not in known)
     return replace(state, policy=replace(state.policy, **known), warned=warned)
@@ -47,6 +53,7 @@ def settings(state: LoopState, event: ev.SettingsChanged, _: float) -> LoopState
 
 
 def reset(state: LoopState, event: ev.ResetRequested, _: float) -> LoopState:
+    """Clear what was named."""
     if event.circuit:
         state = replace(state, breaker=breaker.reset(state.breaker))
     if event.session:

@@ -19,6 +19,7 @@ from untildone.core.faults import (
 )
 from untildone.core.limits import LIMITS, cutting_limit, is_nearly_full, is_reached, time_left
 from untildone.core.state import LoopState
+from untildone.core.state import Wait as Rest
 from untildone.core.stopping import Reason
 
 
@@ -154,13 +155,18 @@ def _wait(state: LoopState, now: float) -> Wait | None:
         return Wait(None, DISK_LOW.name)
     if (kept := quota_kept_until(state, now)) is not None:
         return Wait(kept, QUOTA_KEPT.name)
-    if state.wait is not None and now < state.wait.until:
+    if state.wait is not None and now < state.wait.until and not _clock_was_set_back(state.wait, now):
         return Wait(state.wait.until, state.wait.cause)
     rested = breaker.rest(state.breaker, state.policy, now)
     if rested.state == "open" and rested.opened_at is not None:
         return Wait(rested.opened_at + state.policy.breaker_cooldown, "circuit_open")
     free = window.next_free(state.calls, state.policy.max_calls_per_hour, now)
     return Wait(free, "calls_per_hour") if free > now else None
+
+
+def _clock_was_set_back(wait: Rest, now: float) -> bool:
+    """A pause of seconds must not become one of hours; a usage limit ends at a moment of the true clock."""
+    return now < wait.since and wait.cause != USAGE_LIMIT.name
 
 
 def _wait_or_stop(wait: Wait, state: LoopState, now: float) -> Decision:

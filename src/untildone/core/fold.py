@@ -216,8 +216,13 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         last_session_at=at,
         tasks_completed=state.tasks_completed + (report.tasks_completed if report else 0),
         files_modified=state.files_modified + event.evidence.files_changed,
-        wait=Wait(until=at + state.policy.loop_delay, cause="loop_delay") if state.policy.loop_delay else None,
+        wait=_pause(state, at),
     )
+
+
+def _pause(state: LoopState, at: float) -> Wait | None:
+    delay = state.policy.loop_delay
+    return Wait(until=at + delay, cause="loop_delay", since=at) if delay else None
 
 
 def _claims_done(state: LoopState, claim: Claim) -> bool:
@@ -268,7 +273,7 @@ def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) ->
             return replace(state, unsettled=due, fatal=fault.name, fatal_detail=event.error)
         case Remedy.COUNT:
             failures = state.failures_in_a_row + 1
-            pause = Wait(until=event.retry_at, cause=fault.name) if event.retry_at else None
+            pause = Wait(until=event.retry_at, cause=fault.name, since=at) if event.retry_at else None
             session = None if fault.name == "context_too_long" else state.last_session
             return replace(state, unsettled=due, failures_in_a_row=failures, wait=pause, last_session=session)
         case Remedy.EXCUSE:

@@ -55,20 +55,21 @@ def note_for(before: LoopState, record: ev.Record, after: LoopState, now: float)
     """The note that a record calls for, if any."""
     write = _WRITERS.get(type(record.event))
     draft = None if write is None else write(before, record.event, after, now)
-    if draft is None:
-        return None
-    lines = [draft.text, _standing(after, now), draft.advice]
-    return Note(
-        kind=draft.kind,
-        run_id=after.run_id,
-        name=after.spec.name,
-        title=one_line(f"{after.spec.name}: {draft.title}", _TITLE_CAP),
-        body="\n".join(filter(None, lines))[:BODY_CAP],
-        facts={"event": record.event.TYPE, **draft.facts, **_figures(after, now)},
-        id=f"{after.run_id}-{record.seq}",
-        at=record.at,
-        topic=draft.topic,
+    return (
+        None if draft is None else _finished(draft, after, now, event=record.event.TYPE, seq=record.seq, at=record.at)
     )
+
+
+def broken_off(state: LoopState, detail: str, now: float) -> Note:
+    """The note of a run whose own log cannot be written any more: no record will ever tell of its end."""
+    draft = _Draft(
+        kind="needs_you",
+        title="stopped: its log cannot be written",
+        text=_safe(detail),
+        advice=f"Mend that, then `untildone resume {state.run_id}`: the log so far and the work are kept.",
+        facts={"reason": "store", "exit_code": 1, "detail": _safe(detail), "resumable": True},
+    )
+    return _finished(draft, state, now, event="none", seq=state.last_seq + 1, at=now)
 
 
 def is_repetition(note: Note, told: Mapping[str, float]) -> bool:
@@ -99,6 +100,21 @@ class _Draft:
     advice: str = ""
     topic: str = ""
     facts: Mapping[str, str | float | int | bool | None]
+
+
+def _finished(draft: _Draft, state: LoopState, now: float, *, event: str, seq: int, at: float) -> Note:
+    lines = [draft.text, _standing(state, now), draft.advice]
+    return Note(
+        kind=draft.kind,
+        run_id=state.run_id,
+        name=state.spec.name,
+        title=one_line(f"{state.spec.name}: {draft.title}", _TITLE_CAP),
+        body="\n".join(filter(None, lines))[:BODY_CAP],
+        facts={"event": event, **draft.facts, **_figures(state, now)},
+        id=f"{state.run_id}-{seq}",
+        at=at,
+        topic=draft.topic,
+    )
 
 
 def _standing(state: LoopState, now: float) -> str:

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from untildone.core.events import ContinuousWarning, Record
-from untildone.core.notice import Note, is_repetition, note_for
+from untildone.core.notice import Note, broken_off, is_repetition, note_for
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
-from untildone.errors import UntildoneError
+from untildone.errors import LeaseLost, StoreError, UntildoneError
 from untildone.ports import Clock, Notifier
 
 WAITING_NOTES = 20
@@ -69,6 +69,14 @@ class Announcer:
         if note is None or is_repetition(note, self._told):
             return
         self._told[note.topic] = note.at
+        self._offer(note)
+
+    def broke_off(self, trouble: StoreError) -> None:
+        """Tell what cannot be recorded any more."""
+        if self._journal.state.run_id:
+            self._offer(broken_off(self._journal.state, str(trouble), self._clock.now()))
+
+    def _offer(self, note: Note) -> None:
         for channel in self._channels:
             channel.offer(note)
 
@@ -122,5 +130,10 @@ async def announcing(journal: Journal, parts: Parts) -> AsyncIterator[None]:
     tasks = announcer.start()
     try:
         yield
+    except LeaseLost:
+        raise  # the run goes on with another driver, which tells by itself
+    except StoreError as trouble:
+        announcer.broke_off(trouble)
+        raise
     finally:
         await announcer.finish(tasks)

@@ -88,10 +88,10 @@ def masked(url: str) -> str:
         return f"{scheme}://…" if scheme else "an address"
     try:
         parts = parse.urlsplit(url.strip())
-        host, port = parts.hostname or "…", f":{parts.port}" if parts.port else ""
+        host, port = parts.hostname, f":{parts.port}" if parts.port else ""
     except ValueError:
-        return f"{scheme}://…"
-    return f"{scheme}://{host}{port}/…"
+        host, port = None, ""
+    return f"{scheme}://{host}{port}/…" if host else f"{scheme}://…"
 
 
 def _prepared(url: str) -> tuple[str, Mapping[str, str]]:

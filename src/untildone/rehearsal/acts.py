@@ -70,10 +70,8 @@ def _usage_limit(seen: Seen) -> list[str]:
     wrong = _goes_on(seen, USAGE_LIMIT)
     waits = [wait for wait in seen.all(ev.ContinuousWaiting) if wait.cause == USAGE_LIMIT.name]
     tries = [started for started in seen.all(ev.IterationStarted) if started.retry]
-    if not waits or waits[0].until is None:
-        return [*wrong, "it did not wait for the reset"]
-    if not tries:
-        return [*wrong, "it did not try again"]
+    if not waits or waits[0].until is None or not tries:
+        return wrong or ["it did not wait for the reset"]
     late = seen.at(tries[0]) - waits[0].until
     if late < -1:
         wrong.append(f"it tried {-late:.1f} s before the reset")
@@ -100,6 +98,8 @@ def _goes_on(seen: Seen, fault: Fault) -> list[str]:
     failed = next(event for event in seen.all(ev.IterationFailed) if event.error_type == fault.name)
     tries = [started for started in seen.all(ev.IterationStarted) if started.retry]
     wrong = []
+    if all(wait.cause != fault.name for wait in seen.all(ev.ContinuousWaiting)):
+        wrong.append("it did not wait")
     if not tries:
         wrong.append("it did not try again")
     elif tries[0].resume_session != failed.session_id:

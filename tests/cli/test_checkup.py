@@ -1,0 +1,276 @@
+"""What `doctor` says: facts where they can be had, `unknown` where not, and the exit code of what is missing."""
+
+import fcntl
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from cli.cli_kit import Runs, Said, Say
+from untildone.agents.argv import find_claude
+from untildone.core.checkup import (
+    Finding,
+    Login,
+    Status,
+    clock_row,
+    disk_row,
+    folder_row,
+    is_fit,
+    login_life_row,
+    login_row,
+    read_login,
+    sandbox_row,
+)
+from untildone.rehearsal.environment import claude_environment
+from untildone.rehearsal.model import ScriptedModel
+from untildone.rehearsal.scenario import Reply, Scenario
+
+STATUS = '{{"loggedIn": {logged_in}, "authMethod": "claude.ai", "loginExpiresAt": {expires}}}'
+
+
+# --- what is made of facts ---
+
+
+@pytest.mark.parametrize(
+    ("answer", "login"),
+    [
+        ("", Login(known=False)),
+        ("not logged in", Login(known=False)),
+        ("[1]", Login(known=False)),
+        ('{"loggedIn": "yes"}', Login(known=False)),
+        ("[" * 100_000, Login(known=False)),
+        ('{"loggedIn": false}', Login(known=True)),
+        ('{"loggedIn": false, "apiProvider": "bedrock"}', Login(known=False)),
+        (
+            '{"loggedIn": true, "authMethod": "api_key", "apiKeySource": "K"}',
+            Login(known=True, logged_in=True, method="K"),
+        ),
+        (
+            '{"loggedIn": true, "authMethod": "x", "loginExpiresAt": 1700000000000}',
+            Login(known=True, logged_in=True, method="x", expires_at=1.7e9),
+        ),
+        (
+            '{"loggedIn": true, "authMethod": "x", "loginExpiresAt": 1700000000}',
+            Login(known=True, logged_in=True, method="x", expires_at=1.7e9),
+        ),
+        (
+            '{"loggedIn": true, "authMethod": "x", "loginExpiresAt": "2023-11-14T22:13:20Z"}',
+            Login(known=True, logged_in=True, method="x", expires_at=1.7e9),
+        ),
+        (
+            '{"loggedIn": true, "authMethod": "x", "loginExpiresAt": "soon"}',
+            Login(known=True, logged_in=True, method="x"),
+        ),
+    ],
+)
+def test_what_claude_says_of_its_login(answer: str, login: Login) -> None:
+    assert read_login(answer) == login
+
+
+IN = Login(known=True, logged_in=True, method="claude.ai", expires_at=1000.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "status"),
+    [
+        (login_row(IN, answered=None), "unknown"),
+        (login_row(IN, answered=True), "ok"),
+        (login_row(IN, answered=False), "missing"),
+        (login_row(Login(known=True), answered=None), "missing"),
+        (login_row(Login(known=False), answered=None), "unknown"),
+        (login_life_row(IN, 999.0, 0.0), "ok"),
+        (login_life_row(IN, 1001.0, 0.0), "missing"),
+        (login_life_row(Login(known=True, logged_in=True), 1.0, 0.0), "unknown"),
+        (disk_row({"/a": 400, "/b": 1000}, 100), "ok"),
+        (disk_row({"/a": 399, "/b": 1000}, 100), "warning"),
+        (disk_row({"/a": 1000, "/b": 99}, 100), "missing"),
+        (disk_row({"/a": 5}, 0), "ok"),
+        (clock_row("UTC", synchronized=True), "ok"),
+        (clock_row("UTC", synchronized=False), "warning"),
+        (clock_row("UTC", synchronized=None), "unknown"),
+        (sandbox_row(["bwrap"], wanted=False), "ok"),
+        (sandbox_row(["bwrap"], wanted=True), "missing"),
+        (sandbox_row([], wanted=True), "ok"),
+        (folder_row("/a", busy="night", dirty=0, keep_dirty=False), "missing"),
+        (folder_row("/a", busy="", dirty=None, keep_dirty=False), "warning"),
+        (folder_row("/a", busy="", dirty=2, keep_dirty=False), "warning"),
+        (folder_row("/a", busy="", dirty=2, keep_dirty=True), "ok"),
+        (folder_row("/a", busy="", dirty=0, keep_dirty=False), "ok"),
+    ],
+)
+def test_each_fact_has_its_status(row: Finding, status: Status) -> None:
+    assert row.status == status
+    assert "\n" not in row.detail + row.remedy
+    assert row.remedy or status != "missing"
+
+
+def test_only_what_is_missing_is_in_the_way() -> None:
+    every: tuple[Status, ...] = ("ok", "warning", "unknown", "missing")
+    rows = [Finding(name="x", status=status, detail="") for status in every]
+    assert is_fit(rows[:3])
+    assert not is_fit(rows)
+
+
+# --- on this machine ---
+
+
+@pytest.fixture
+def claude(tmp_path: Path) -> Callable[[str], str]:
+    """A program that answers `--version`, and `auth status` as told."""
+
+    def make(status: str) -> str:
+        program = tmp_path / "claude"
+        program.write_text(f"#!/bin/sh\ncase $1 in --version) echo 1.2.3;; auth) echo '{status}';; *) exit 9;; esac\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        return str(program)
+
+    return make
+
+
+def rows(said: Said) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in json.loads(said.out)}
+
+
+def test_every_row_is_there_and_names_what_to_do(say: Say, claude: Callable[[str], str]) -> None:
+    program = claude(STATUS.format(logged_in="true", expires="null"))
+    said = say("doctor", "--claude", program, "--until", "07:30", "--json")
+    found = rows(said)
+    assert set(found) == {
+        "python", "settings", "git", "claude", "login", "login lives", "remote", "store", "folder", "clock", "notify",
+        "awake", "sandbox", "disk",
+    }  # fmt: skip
+    assert said.code == 0
+    assert {row["status"] for row in found.values()} <= {"ok", "warning", "unknown"}
+    assert (found["login"]["status"], found["login lives"]["status"]) == ("unknown", "unknown")
+    assert "--online" in found["login"]["remedy"]
+    text = say("doctor", "--claude", program).out
+    assert [row for row in found if row != "login lives" and f" {row} " not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("expires", "status", "code"),
+    [('"2099-01-01T00:00:00Z"', "ok", 0), ("1000000000", "missing", 1)],
+)
+def test_a_login_that_ends_in_the_night(
+    say: Say, claude: Callable[[str], str], expires: str, status: str, code: int
+) -> None:
+    program = claude(STATUS.format(logged_in="true", expires=expires))
+    said = say("doctor", "--claude", program, "--until", "07:30", "--json")
+    assert (rows(said)["login lives"]["status"], said.code) == (status, code)
+
+
+def test_nobody_is_logged_in(say: Say, claude: Callable[[str], str]) -> None:
+    said = say("doctor", "--claude", claude(STATUS.format(logged_in="false", expires="null")), "--json")
+    assert (rows(said)["login"]["status"], said.code) == ("missing", 1)
+
+
+def test_an_hour_that_is_none(say: Say) -> None:
+    said = say("doctor", "--until", "25:99")
+    assert (said.code, said.err.count("\n"), said.out) == (2, 1, "")
+    assert said.err.startswith("untildone: --until ")
+
+
+@pytest.mark.claude
+@pytest.mark.parametrize(
+    ("reply", "row"),
+    [
+        (Reply(text="ok"), ("ok", "it answers ($")),
+        (Reply(status=401, message="invalid x-api-key", repeat=20), ("missing", "it was refused: ")),
+    ],
+)
+def test_online_asks_the_real_claude(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: Reply, row: tuple[str, str]
+) -> None:
+    with ScriptedModel(Scenario(name="doctor", replies=(reply,))) as model:
+        for name, value in claude_environment(tmp_path / "home", model.url, path=os.environ["PATH"]).items():
+            monkeypatch.setenv(name, value)
+        found = rows(say("doctor", "--claude", find_claude(), "--online", "--json"))
+        assert found["login"]["status"] == row[0]
+        assert row[1] in found["login"]["detail"]
+        assert len(model.requests) == 1, "one tiny request, no more"
+        say("doctor", "--claude", find_claude())
+        assert len(model.requests) == 1, "and none without being asked to"
+
+
+def git(folder: Path, *args: str) -> None:
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *args], cwd=folder, check=True, timeout=30)
+
+
+def test_the_folder_its_remote_and_who_commits(say: Say, project: Path, tmp_path: Path) -> None:
+    git(project, "init", "-q", "-b", "main")
+    git(project, "remote", "add", "origin", str(tmp_path / "nowhere"))
+    (project / "mine.txt").write_text("mine")
+    found = rows(say("doctor", "--json"))
+    assert (found["folder"]["status"], found["remote"]["status"]) == ("warning", "warning")
+    assert "1 uncommitted file" in found["folder"]["detail"]
+    git(tmp_path, "init", "-q", "--bare", "nowhere")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "first")
+    git(project, "config", "user.name", "Ada")
+    git(project, "config", "user.email", "ada@example.org")
+    found = rows(say("doctor", "--json"))
+    assert [found[name]["status"] for name in ("folder", "remote", "git")] == ["ok", "ok", "ok"]
+    assert found["git"]["detail"].endswith("commits as Ada <ada@example.org>")
+
+
+def test_a_run_that_works_here_is_in_the_way(say: Say, runs: Runs, project: Path) -> None:
+    run_id = runs.begin(project)
+    with (runs.path.parent / "locks" / f"{run_id}.lock").open("r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        busy = say("doctor", "--json")
+    assert rows(busy)["folder"]["status"] == "missing"
+    assert "night is at work here" in rows(busy)["folder"]["detail"]
+    assert rows(say("doctor", "--json"))["folder"]["status"] != "missing"
+
+
+def test_a_disk_below_the_reserve(say: Say, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNTILDONE_DISK_RESERVE", "900TB")
+    said = say("doctor", "--json")
+    assert (rows(said)["disk"]["status"], said.code) == ("missing", 1)
+
+
+class Mailbox(BaseHTTPRequestHandler):
+    """Takes every message, and counts them."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.taken += 1  # type: ignore[attr-defined]
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_a_channel_is_tried_only_when_asked(say: Say, claude: Callable[[str], str]) -> None:
+    program = claude("")
+    server = HTTPServer(("127.0.0.1", 0), Mailbox)
+    server.taken = 0  # type: ignore[attr-defined]
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/secret"
+        ask = ("doctor", "--claude", program, "--notify", url, "--json")
+        quiet, loud = rows(say(*ask))["notify"], rows(say(*ask, "--online"))["notify"]
+        assert (quiet["status"], loud["status"], server.taken) == ("unknown", "ok", 1)  # type: ignore[attr-defined]
+        assert "secret" not in json.dumps([quiet, loud])
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert rows(say(*ask, "--online"))["notify"]["status"] == "missing"
+    assert rows(say("doctor", "--claude", program, "--notify", "nonsense", "--json"))["notify"]["status"] == "missing"
+
+
+def test_without_git_it_goes_on_looking(
+    say: Say, monkeypatch: pytest.MonkeyPatch, claude: Callable[[str], str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    said = say("doctor", "--claude", claude(""), "--json")
+    found = rows(said)
+    assert (found["git"]["status"], found["claude"]["status"], said.code) == ("missing", "ok", 1)
+    assert found["folder"]["status"] == "unknown"

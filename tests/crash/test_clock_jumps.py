@@ -1,0 +1,101 @@
+"""The machine's clock is set back or forward by hours while a run is at work."""
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from engine.rig import FastClock, Rig, claim, idle
+from untildone import wiring
+from untildone.agents.scripted import Act, ScriptedAgent
+from untildone.core import events as ev
+from untildone.core.outcome import FaultEvidence, Order, Outcome
+from untildone.core.policy import Policy
+
+pytestmark = pytest.mark.anyio
+
+HOUR = 3600.0
+
+
+class SettableClock(FastClock):
+    """Real time, until somebody sets the clock."""
+
+    set_by = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.set_by
+
+
+@dataclass
+class Jump:
+    """An iteration during which the clock is set."""
+
+    clock: SettableClock
+    seconds: float
+    path: Path
+    outcome: Outcome
+
+    def __call__(self, order: Order) -> Outcome:
+        self.clock.set_by += self.seconds
+        self.path.write_text(f"{order.iteration_num}\n")
+        return self.outcome
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path, clock=SettableClock())
+
+
+def jump(rig: Rig, hours: float, outcome: Outcome | None = None) -> Act:
+    assert isinstance(rig.clock, SettableClock)
+    return Jump(rig.clock, hours * HOUR, rig.repo / "work.txt", outcome or idle("worked"))
+
+
+OVERLOADED = idle(failure=FaultEvidence(is_error=True, api_error_status=529), session_id="s1")
+
+
+async def test_a_clock_set_back_again_and_again_stops_nothing(rig: Rig) -> None:
+    policy = Policy(max_runs=9, max_duration=HOUR, loop_delay=0.05)
+    state, _ = await rig.run([jump(rig, -2), jump(rig, -30), jump(rig, -0.01), claim(), claim()], policy)
+    assert (state.stop_reason, state.successes) == ("completion_signal", 5)
+    assert 0 <= state.active_seconds < 60
+    assert all(done.duration_seconds >= 0 for done in rig.seen(ev.IterationCompleted))
+    seqs = [record.seq for record in await rig.log.read(rig.run_id, trace=True)]
+    assert seqs == list(range(1, len(seqs) + 1)), "the order is the log's own, not the clock's"
+
+
+async def test_a_pause_of_seconds_does_not_become_one_of_hours(rig: Rig) -> None:
+    """The clock is set back while the loop backs off from an overloaded API."""
+
+    def set_back(record: ev.Record) -> None:
+        rig.records.append(record)
+        if isinstance(record.event, ev.ContinuousWaiting) and isinstance(rig.clock, SettableClock):
+            rig.clock.set_by = -3 * HOUR
+
+    around = replace(rig.around(ScriptedAgent([OVERLOADED, claim(), claim()])), observer=set_back)
+    async with asyncio.timeout(60):
+        state = await wiring.start_run(rig.spec(), Policy(max_runs=9), around, run_id=rig.run_id)
+    assert state.stop_reason == "completion_signal"
+    assert len(rig.seen(ev.ContinuousWaiting)) == 1
+
+
+async def test_a_clock_set_forward_uses_up_time_limits_and_nothing_else(rig: Rig) -> None:
+    state, _ = await rig.run([jump(rig, 5), jump(rig, 500), claim(), claim()], Policy(max_runs=9))
+    assert (state.stop_reason, state.attempts, state.failures_in_a_row) == ("completion_signal", 4, 0)
+
+
+async def test_a_clock_set_forward_past_the_limit_suspends_and_the_work_is_kept(rig: Rig) -> None:
+    state, _ = await rig.run([jump(rig, 5), claim()], Policy(max_runs=9, max_duration=HOUR))
+    assert (state.phase, state.stop_reason) == ("suspended", "max_duration_reached")
+    assert rig.git("show", "HEAD:work.txt") == "1\n"
+
+
+async def test_the_lease_does_not_know_the_clock(rig: Rig) -> None:
+    lease = await rig.log.acquire("other", name="other", folder=str(rig.tmp / "elsewhere"))
+    assert isinstance(rig.clock, SettableClock)
+    for hours in (-50, 100):
+        rig.clock.set_by = hours * HOUR
+        await rig.log.append("other", [ev.ContinuousWaiting(cause="x", until=None)], lease=lease)
+        assert [row.alive for row in await rig.log.runs() if row.run_id == "other"] == [True]
+    await rig.log.release(lease, status="suspended")

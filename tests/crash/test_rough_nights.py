@@ -1,0 +1,119 @@
+"""A full disk, a store that cannot be written or is taken away, a stopped driver, a second one."""
+
+import ctypes
+import os
+import resource
+import shlex
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from crash.crash_kit import CrashStage, ending_of, processes_of
+from crash.laborer import WORK
+
+IN_MID_WORK = "before append agent.reply 2"
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+
+
+def no_room() -> None:
+    """As on a full disk, no file gets longer than this: the store's own is the first to reach it."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+
+def bound_by_modes() -> None:
+    """Not even root may write where the modes forbid it."""
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)
+
+
+def wait_for_state(pid: int, wanted: str) -> None:
+    give_up = time.monotonic() + 30
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != wanted:
+        assert time.monotonic() < give_up, f"process {pid} never got into state {wanted}"
+        time.sleep(0.01)
+
+
+def test_a_full_disk_ends_the_run_in_one_line_and_loses_nothing(tmp_path: Path) -> None:
+    stage = CrashStage(tmp_path / "stage")
+    driver = stage.start(before=no_room)
+    said = ending_of(driver)
+    assert driver.returncode == 1, said
+    assert said.startswith("StoreError: "), said
+    assert said.count("\n") == 1, said
+    assert processes_of(stage.run_id) == []
+    stage.drive_to_the_end()
+    stage.check(deaths=1)
+
+
+def test_a_store_that_cannot_be_written_is_said_at_the_start(tmp_path: Path) -> None:
+    stage = CrashStage(tmp_path / "stage")
+    assert stage.drive(IN_MID_WORK) == -signal.SIGKILL
+    store = stage.folder / "state"
+    kept = {path: path.stat().st_mode for path in (store, *store.rglob("*"))}
+    for path in kept:
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    driver = stage.start(before=bound_by_modes)
+    said = ending_of(driver)
+    for path, mode in kept.items():
+        path.chmod(mode)
+    assert driver.returncode == 1, said
+    assert said.startswith("StoreError: "), said
+    assert said.count("\n") == 1, said
+    stage.drive_to_the_end()
+    stage.check(deaths=1)
+
+
+@pytest.mark.parametrize("what", ["untildone.db*", "untildone.db", "."], ids=["files", "database", "folder"])
+def test_a_store_deleted_by_the_agent_comes_back(tmp_path: Path, what: str) -> None:
+    stage = CrashStage(tmp_path / "stage")
+    store = shlex.quote(str(stage.folder / "state"))
+    assert stage.drive(misdeed=f"rm -r {store}" if what == "." else f"rm {store}/{what}") == 0
+    stage.check(deaths=0)
+
+
+@pytest.mark.parametrize("where", [IN_MID_WORK, "before settle 2", "after check 1"])
+def test_a_driver_that_was_stopped_for_a_while_goes_on_as_if_nothing_had_been(tmp_path: Path, where: str) -> None:
+    stage = CrashStage(tmp_path / "stage")
+    driver = stage.start(where, "SIGSTOP")
+    try:
+        wait_for_state(driver.pid, "T")
+        second = stage.start()
+        refused = ending_of(second)
+        assert second.returncode == 2, refused
+        assert refused.startswith(f"RunBusy: run crashing ({stage.run_id}) is being driven by pid {driver.pid}"), (
+            refused
+        )
+        os.kill(driver.pid, signal.SIGCONT)
+    finally:
+        said = ending_of(driver)
+    assert driver.returncode == 0, said
+    stage.check(deaths=0)
+
+
+def test_a_driver_that_lost_its_lease_writes_nothing_more_and_ends_its_agent(tmp_path: Path) -> None:
+    stage = CrashStage(tmp_path / "stage")
+    driver = stage.start(IN_MID_WORK, "SIGSTOP")
+    try:
+        wait_for_state(driver.pid, "T")
+        for lock in (stage.folder / "state").rglob("*.lock"):
+            lock.unlink()  # whoever tidies up by hand takes the lease away from the living
+        stage.drive_to_the_end()
+        stage.check(deaths=1)
+        os.kill(driver.pid, signal.SIGCONT)
+    finally:
+        said = ending_of(driver)
+    assert driver.returncode == 1, said
+    assert said.startswith("LeaseLost: another driver took over"), said
+    stage.check(deaths=1)
+
+
+def test_two_drivers_started_at_the_same_moment_are_one(tmp_path: Path) -> None:
+    stage = CrashStage(tmp_path / "stage")
+    drivers = [stage.start() for _ in range(4)]
+    endings = [(ending_of(driver), driver.returncode) for driver in drivers]
+    assert sorted(code for _, code in endings if code != 0) == [2] * len([code for _, code in endings if code != 0])
+    assert [code for _, code in endings].count(0) >= 1, endings
+    assert sorted(path.name for path in stage.repo.glob("*.txt")) == sorted(WORK)
+    subjects = stage.git("log", "--format=%s", "HEAD").splitlines()
+    assert len(set(subjects)) == len(subjects)

@@ -1,0 +1,92 @@
+"""A night on the real Claude Code: all green, and red as soon as one policy is broken on purpose."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from untildone.rehearsal.acts import ACTS
+
+pytestmark = pytest.mark.claude
+
+NEEDS_A_NAMESPACE = {"usage-limit", "disk"}
+
+
+def repository(tmp: Path) -> Path:
+    folder = tmp / "repo"
+    folder.mkdir()
+    for args in (["init", "-q", "-b", "main"], ["config", "user.name", "A"], ["config", "user.email", "a@b"]):
+        subprocess.run(["git", *args], cwd=folder, check=True, timeout=30)
+    (folder / "a.txt").write_text("a\n")
+    # A repository's own hooks for Claude Code must have no say in a rehearsal.
+    (folder / ".claude").mkdir()
+    touch = {"hooks": [{"type": "command", "command": f"touch {tmp}/hooked"}]}
+    (folder / ".claude" / "settings.json").write_text(json.dumps({"hooks": {"SessionStart": [touch], "Stop": [touch]}}))
+    subprocess.run(["git", "add", "."], cwd=folder, check=True, timeout=30)
+    subprocess.run(["git", "commit", "-qm", "first"], cwd=folder, check=True, timeout=30)
+    return folder
+
+
+def rehearse(folder: Path, *args: str, **settings: str) -> tuple[int, dict[str, Any]]:
+    tmp = folder.parent
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp / "home"), "TMPDIR": str(tmp), "LANG": "C.UTF-8"}
+    done = subprocess.run(
+        [sys.executable, "-m", "untildone", "rehearse", "--night", "--json", *args],
+        cwd=folder, env=env | settings, capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert done.stdout.count("\n") == 1, (done.stdout, done.stderr)
+    return done.returncode, json.loads(done.stdout)
+
+
+def may_have_namespaces() -> bool:
+    tries = [["unshare", *flags, "true"] for flags in (("-n",), ("-r", "-n"))]
+    return any(subprocess.run(argv, capture_output=True, timeout=10, check=False).returncode == 0 for argv in tries)
+
+
+def test_the_whole_night_is_green(tmp_path: Path) -> None:
+    folder = repository(tmp_path)
+    before = sorted(path.name for path in folder.iterdir())
+    code, certificate = rehearse(folder)
+    verdicts = {scene["name"]: scene["verdict"] for scene in certificate["scenes"]}
+    staged = "green" if may_have_namespaces() else "not rehearsed"
+    wanted = {act.name: staged if act.name in NEEDS_A_NAMESPACE else "green" for act in ACTS}
+    assert verdicts == wanted, [(scene["name"], scene["why"]) for scene in certificate["scenes"] if scene["why"]]
+    assert (code, certificate["passed"], certificate["red"]) == (0, True, 0)
+    assert certificate["repository"] == str(folder)
+    assert certificate["claude"]
+    assert all(scene["happened"] for scene in certificate["scenes"] if scene["verdict"] == "green")
+    assert sorted(path.name for path in folder.iterdir()) == before, "the repository itself is left alone"
+    branches = subprocess.run(["git", "branch"], cwd=folder, capture_output=True, text=True, check=True, timeout=30)
+    assert branches.stdout == "* main\n"
+    assert not (tmp_path / "hooked").exists()
+    assert list(tmp_path.glob("untildone-rehearsal-*")) == [], "nothing is left behind"
+
+
+@pytest.mark.parametrize(
+    ("act", "broken", "why"),
+    [
+        ("hang", {"UNTILDONE_IDLE_TIMEOUT": "0"}, "the fault was not named hang"),
+        ("outage", {"UNTILDONE_OUTAGE_BUDGET": "1s"}, "the night ended early: outage"),
+        ("crash", {"UNTILDONE_ERROR_THRESHOLD": "1"}, "the night ended early: consecutive_errors"),
+    ],
+)
+def test_one_broken_policy_turns_its_act_red(tmp_path: Path, act: str, broken: dict[str, str], why: str) -> None:
+    code, certificate = rehearse(repository(tmp_path), "--act", act, **broken)
+    (scene,) = certificate["scenes"]
+    assert (code, certificate["passed"], scene["verdict"]) == (1, False, "red")
+    assert any(reason.startswith(why) for reason in scene["why"]), scene["why"]
+
+
+def test_what_cannot_be_staged_is_not_green(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "unshare").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "bin" / "unshare").chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    code, certificate = rehearse(repository(tmp_path), "--act", "usage-limit", "--act", "disk", PATH=path)
+    assert [scene["verdict"] for scene in certificate["scenes"]] == ["not rehearsed"] * 2
+    assert (code, certificate["green"], certificate["not_rehearsed"]) == (0, 0, 2)
+    assert all("this machine does not permit" in scene["why"][0] for scene in certificate["scenes"])
