@@ -238,6 +238,10 @@ class Ledger(Protocol):
         """`agent.reply` events of that session, one per message id."""
         ...
 
+    def unanswered(self, session_id: str, cwd: str) -> bool:
+        """Whether the newest request of that session left no answer behind: it may have been served unseen."""
+        ...
+
 
 class Notifier(Protocol):
     """A channel on which a human is told what happens."""

@@ -75,7 +75,7 @@ async def test_a_budget_is_kept_to_the_reply(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [AgentSession, AgentReplyStarted, AgentToolUse])
 async def test_an_interrupt_works_at_any_moment(tmp_path: Path, kind: type[Event]) -> None:
-    waits = "python3 -c 'import time; time.sleep(61)'"  # a plain sleep would be refused, and the turn go on, at once
+    waits = "python3 -c 'import time; time.sleep(9)'"  # a plain sleep would be refused, and the turn go on, at once
     slow = Reply(text="word " * 200, chunk_delay=0.02, tools=(ToolCall("Bash", {"command": waits}),))
     conversations = ((slow, DONE), (DONE,))
     async with staged(tmp_path, scenario=Scenario(name="slow", iterations=conversations)) as stage:

@@ -76,6 +76,7 @@ def test_a_hostile_session_id_reaches_no_file(tmp_path: Path, session: str) -> N
 def test_no_transcript_is_no_reply(tmp_path: Path) -> None:
     assert TranscriptLedger(tmp_path / "none").replies(SESSION, "/w") == []
     assert TranscriptLedger(tmp_path / "none").started_without_reply(SESSION, "/w") == 0
+    assert not TranscriptLedger(tmp_path / "none").unanswered(SESSION, "/w")
 
 
 @pytest.mark.claude
@@ -105,6 +106,7 @@ async def test_a_reply_cut_by_a_signal_is_not_one_served(tmp_path: Path, number:
     assert only.cost_usd == outcome.cost_usd == pytest.approx(0.006)
     assert outcome.estimated_usd == pytest.approx(0.2, rel=0.01)
     assert ledger.started_without_reply(outcome.session_id or "", str(cwd)) == 1
+    assert ledger.unanswered(outcome.session_id or "", str(cwd))
 
 
 @pytest.mark.claude
@@ -129,3 +131,4 @@ async def test_a_real_transcript_agrees_with_the_other_sides_books(tmp_path: Pat
     assert {event.message_id for event in found} == {line.message_id for line in served if line.kind == "main"}
     assert math.fsum(event.cost_usd or math.nan for event in found) == pytest.approx(outcome.cost_usd, rel=1e-9)
     assert ledger.started_without_reply(outcome.session_id or "", str(cwd)) == 0
+    assert not ledger.unanswered(outcome.session_id or "", str(cwd))

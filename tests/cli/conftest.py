@@ -1,5 +1,6 @@
 """The command line as a person meets it: argv in, exit code and two streams out."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,5 +41,7 @@ def runs(store: Path) -> Runs:
 
 
 @pytest.fixture
-def background(tmp_path: Path, project: Path, store: Path) -> Background:
-    return Background(tmp_path, project, store)
+def background(tmp_path: Path, project: Path, store: Path) -> Iterator[Background]:
+    made = Background(tmp_path, project, store)
+    yield made
+    made.gate.unlink(missing_ok=True)  # whatever a failed test left in the background comes to its end

@@ -150,6 +150,8 @@ def test_every_row_is_there_and_names_what_to_do(say: Say, claude: Callable[[str
     assert {row["status"] for row in found.values()} <= {"ok", "warning", "unknown"}
     assert (found["login"]["status"], found["login lives"]["status"]) == ("unknown", "unknown")
     assert "--online" in found["login"]["remedy"]
+    page = (Path(__file__).parents[2] / "docs" / "night.md").read_text(encoding="utf-8")
+    assert [row for row in found if f"`{row}`" not in page] == []
     text = say("doctor", "--claude", program).out
     assert [row for row in found if row != "login lives" and f" {row} " not in text] == []
 

@@ -1,7 +1,10 @@
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -148,6 +151,28 @@ def test_leaving_does_not_stop_it(say: Say, runs: Runs, background: Background) 
     assert child.returncode == 0, err
     assert "goes on" in err
     assert any(row.alive for row in runs.list())
+    background.let_go()
+    over(runs, run_id)
+    assert runs.state(run_id).phase == "completed"
+
+
+def test_the_live_screen_says_what_ctrl_c_does_here(say: Say, runs: Runs, background: Background) -> None:
+    run_id, _ = started(say, background)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ |= {"TERM": "xterm", "PYTHONUTF8": "1", "COLUMNS": "100", "LINES": "40"}
+        os.execv(sys.executable, [sys.executable, "-m", "untildone", "attach", run_id])
+    shown = ""
+    while "Ctrl+C leaves it working ·" not in shown:
+        assert select.select([terminal], [], [], 20)[0], shown
+        shown += os.read(terminal, 4096).decode("utf-8", "replace")
+    os.write(terminal, b"\x03")
+    while "goes on without you" not in shown:
+        assert select.select([terminal], [], [], 20)[0], shown
+        shown += os.read(terminal, 4096).decode("utf-8", "replace")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
+    assert "stops and keeps" not in shown
     background.let_go()
     over(runs, run_id)
     assert runs.state(run_id).phase == "completed"

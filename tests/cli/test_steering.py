@@ -7,7 +7,7 @@ from untildone.core.events import LimitsChanged, MessageReceived, ResetRequested
 from untildone.core.policy import Policy
 
 OPERATOR_COMMANDS = [
-    ["stop"], ["pause"], ["resume"], ["message", "hello"],
+    ["stop"], ["pause"], ["skip-wait"], ["resume"], ["message", "hello"],
     ["limits"], ["limits", "-m", "9"], ["reset"], ["config", "trust"], ["run", "x", "-m", "1"], ["rehearse"],
 ]  # fmt: skip
 
@@ -28,7 +28,7 @@ def test_an_agent_cannot_steer_its_own_run(
 
 def test_what_does_not_run_cannot_be_stopped_or_paused(say: Say, runs: Runs, project: Path) -> None:
     runs.begin(project, SUSPENDED)
-    for command in ("stop", "pause"):
+    for command in ("stop", "pause", "skip-wait"):
         said = say(command, "night")
         assert said.code == 2
         assert "night is not running" in said.err

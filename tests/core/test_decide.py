@@ -229,6 +229,13 @@ def test_a_usage_limit_waits_unless_told_not_to() -> None:
     assert reason_of(after(started(1), _limited(), policy=Policy(max_runs=9, max_wait=600))) is None
 
 
+def test_a_clock_set_back_ends_a_pause_but_not_a_usage_limit() -> None:
+    broken = after(started(1), failed(1, "overloaded", retry_at=START + 8, session_id="s1"))
+    assert decide(broken, START + 5) == Wait(START + 8, "overloaded")
+    assert decide(broken, START - 9000) == Iterate(1, 1, "s1")
+    assert decide(after(started(1), _limited()), START - 9000) == Wait(START + 500, "usage_limit")
+
+
 def test_a_wait_can_be_skipped() -> None:
     state = after(started(1), _limited(), ev.SkipWaitRequested(by="u"))
     assert decide(state, now_of(state)) == Iterate(1, 1, "s1")

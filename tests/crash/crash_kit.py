@@ -131,6 +131,7 @@ class CrashStage:
 
     def check_money(self, events: list[ev.Event], state: LoopState) -> None:
         assert check_books(self.served(), events, state) == 0, "the transcript knew them all"
+        assert state.spend.unknown_costs == 0
 
     def _check_commits(self, events: list[ev.Event], state: LoopState) -> None:
         made = self.git("log", "--reverse", "--format=%H %s", "HEAD").splitlines()[1:]
@@ -144,16 +145,18 @@ class CrashStage:
 
 
 def check_books(served: Mapping[str, float], events: list[ev.Event], state: LoopState) -> int:
-    """Every reply served is booked, once. Returns for how many only the beginning was seen: they are estimates."""
+    """Every reply served is booked, once. Returns how many nobody saw the end of.
+
+    Of those, one that was seen to begin stands as an estimate, one that nobody saw at all as an unknown cost.
+    """
     booked = Counter(event.message_id for event in events if isinstance(event, tr.AgentReply))
     begun = {event.message_id for event in events if isinstance(event, tr.AgentReplyStarted)}
     assert [reply for reply, times in booked.items() if times > 1] == [], "doubled"
     assert booked.keys() - served.keys() == set(), "booked and never served"
     unseen = served.keys() - booked.keys()
-    assert unseen - begun == set(), "lost"
+    assert len(unseen - begun) <= state.spend.unknown_costs, "lost"
     assert abs(state.spend.cost_usd - sum(served[reply] for reply in booked)) < 1e-6
-    assert state.spend.unknown_costs == 0
-    assert not unseen or state.spend.estimated_usd > 0
+    assert not unseen & begun or state.spend.estimated_usd > 0
     return len(unseen)
 
 

@@ -71,7 +71,7 @@ def story_of(stage: Stage) -> list[ev.Record]:
 def books(stage: Stage, events: list[ev.Event], state: LoopState) -> str:
     served = {line.message_id: price(line) for line in stage.model.ledger.served() if line.kind == "main"}
     unseen = check_books(served, events, state)
-    return f"{len(served)} replies served, none lost or doubled, {unseen} of them seen to begin only and estimated"
+    return f"{len(served)} replies served, none lost or doubled; {unseen} estimated or unknown"
 
 
 def check_iterations(stage: Stage, events: list[ev.Event], state: LoopState) -> str:

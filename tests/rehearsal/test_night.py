@@ -10,9 +10,9 @@ import pytest
 
 from untildone.core import events as ev
 from untildone.core.events import Event, Record
-from untildone.core.outcome import Usage
+from untildone.core.outcome import Evidence, Usage
 from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
-from untildone.core.trace import AgentReply, AgentStreamError
+from untildone.core.trace import AgentReply, AgentStreamError, AgentToolResult, AgentToolUse
 from untildone.rehearsal import garbler, staging
 from untildone.rehearsal.acts import ACTS, DISK_RESERVE, FILE, Act, faults_of
 from untildone.rehearsal.certificate import Certificate, Scene, as_json, headline, markdown
@@ -30,6 +30,8 @@ PASSED = ev.IterationValidation(iteration_num=1, passed=True)
 REFUTED = ev.IterationValidation(iteration_num=1, passed=False)
 SAVED = ev.LandingSnapshot(iteration_num=1, ref="r", commit="c")
 DONE = ev.ContinuousCompleted(stop_reason="validation_passed", verified=True)
+CALL = AgentToolUse(iteration_num=1, tool="Bash", tool_use_id="t1")
+ANSWER = AgentToolResult(iteration_num=1, tool_use_id="t1")
 LOW, ROOM = (ev.ResourcesSeen(disk_low=low, disk_free=1) for low in (True, False))
 
 
@@ -59,12 +61,15 @@ GOOD: dict[str, Sequence[Event]] = {
     ),
     "login": (STARTED, failed("authentication"), SUSPENDED, NEXT, PASSED, DONE),
     "hang": (STARTED, failed("hang"), SAVED, NEXT, PASSED, DONE),
-    "crash": (STARTED, failed("crash"), SAVED, NEXT, PASSED, DONE),
+    "crash": (STARTED, CALL, failed("crash"), SAVED, NEXT, PASSED, DONE),
     "garbage": (STARTED, AgentStreamError(iteration_num=1, error="no JSON"), PASSED, DONE),
-    "background": (STARTED, PASSED, DONE),
+    "background": (STARTED, CALL, ANSWER, PASSED, DONE),
     "false-done": (STARTED, REFUTED, NEXT, PASSED, DONE),
-    "disk": (STARTED, LOW, waiting("disk_low", None), ROOM, NEXT, PASSED, DONE),
-    "kill": (STARTED, failed("driver_died"), SAVED, ev.ContinuousRecovered(iteration_num=1), NEXT, PASSED, DONE),
+    "disk": (STARTED, CALL, ANSWER, LOW, waiting("disk_low", None), ROOM, NEXT, PASSED, DONE),
+    "kill": (
+        *(STARTED, CALL, failed("driver_died"), SAVED),
+        *(ev.ContinuousRecovered(iteration_num=1), NEXT, PASSED, DONE),
+    ),
 }
 
 
@@ -79,6 +84,7 @@ def test_what_is_expected_is_green_and_every_missing_piece_of_it_red(act: Act) -
         assert faults_of(act, seen(*without)) != [], f"nobody misses {type(piece).__name__}"
 
 
+DENIED = replace(failed("model_error"), evidence=Evidence(denials=("Write(a)",)))
 STOPPED = ev.ContinuousSuspended(stop_reason="consecutive_errors")
 
 
@@ -100,6 +106,9 @@ STOPPED = ev.ContinuousSuspended(stop_reason="consecutive_errors")
         ("false-done", (STARTED, PASSED, DONE), "was not refuted"),
         ("disk", (STARTED, LOW, ROOM, DONE), "it did not pause"),
         ("kill", (STARTED, failed("crash"), SAVED, ev.ContinuousRecovered(), DONE), "not closed as its own: crash"),
+        ("crash", (STARTED, CALL, ANSWER, failed("crash"), SAVED, NEXT, DONE), "nothing was staged"),
+        ("background", (STARTED, CALL, replace(ANSWER, is_error=True), DONE), "nothing was staged"),
+        ("false-done", (*GOOD["false-done"], DENIED), "the agent was denied what it needs: Write(a)"),
         ("background", (STARTED,), "the run did not come to its end"),
         ("background", (STARTED, replace(DONE, verified=False)), "done without a passed check"),
     ],
@@ -130,8 +139,8 @@ def served(message_id: str, **more: object) -> LedgerLine:
     ],
 )
 def test_the_books_of_both_sides_must_agree(booked: str, books: list[LedgerLine], wrong: list[str]) -> None:
-    events = (STARTED, *(reply(name) for name in booked), PASSED, DONE)
-    assert faults_of(BY_NAME["background"], seen(*events, ledger=tuple(books))) == wrong
+    events = (*GOOD["garbage"], *(reply(name) for name in booked))
+    assert faults_of(BY_NAME["garbage"], seen(*events, ledger=tuple(books))) == wrong
 
 
 @pytest.mark.parametrize(
@@ -145,7 +154,7 @@ def test_the_books_of_both_sides_must_agree(booked: str, books: list[LedgerLine]
     ],
 )
 def test_git_processes_and_the_stage_are_judged_too(facts: dict[str, object], wrong: list[str]) -> None:
-    assert faults_of(BY_NAME["background"], seen(STARTED, PASSED, DONE, **facts)) == wrong
+    assert faults_of(BY_NAME["garbage"], seen(*GOOD["garbage"], **facts)) == wrong
 
 
 def test_what_happened_is_told_from_events() -> None:
@@ -154,6 +163,11 @@ def test_what_happened_is_told_from_events() -> None:
         "stopped: validation_passed"
     )
     assert told(seen()) == "nothing was recorded"
+
+
+def test_every_act_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "night.md").read_text(encoding="utf-8")
+    assert [act.name for act in ACTS if f"| `{act.name}` |" not in page] == []
 
 
 # --- the certificate ---
@@ -227,7 +241,7 @@ def test_time_is_scaled_and_what_is_switched_off_stays_off() -> None:
     mine = Policy(error_threshold=2, outage_budget=9.0, max_cost_usd=0.01, deadline=1.0, wait=False)
     policy = staged_policy(mine, BY_NAME["hang"])
     assert (policy.error_threshold, policy.outage_budget, policy.wait) == (2, 9.0, False)
-    assert (policy.idle_timeout, policy.max_cost_usd, policy.deadline, policy.disk_reserve) == (3.0, None, None, 0)
+    assert (policy.idle_timeout, policy.max_cost_usd, policy.deadline, policy.disk_reserve) == (4.0, None, None, 0)
     assert staged_policy(replace(mine, idle_timeout=None), BY_NAME["hang"]).idle_timeout is None
     assert staged_policy(mine, BY_NAME["disk"]).disk_reserve == DISK_RESERVE
     assert staged_policy(replace(mine, disk_reserve=0), BY_NAME["disk"]).disk_reserve == 0

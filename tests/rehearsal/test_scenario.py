@@ -173,7 +173,9 @@ def reported(group: tuple[Reply, ...]) -> Report | None:
 
 
 def test_an_unknown_scenario_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="no scenario is called 'x': there are done, expensive, lying, night-.*, story"):
+    with pytest.raises(
+        ConfigError, match=r"no scenario is called 'x': there are done, expensive, lying, night-.*, story"
+    ):
         shipped_scenario("x")
 
 

@@ -118,7 +118,7 @@ class ClaudeSdk:
         await tell(AgentStarted(iteration_num=order.iteration_num, pid=warm.pid, warm=kept is not None))
         ready = kept is not None or (watch.asked_at is None and await warm.connect())
         if ready and order.resume_session is None:
-            ready = await self._clear(warm, watch, before, tell)
+            ready = await self._clear(warm, watch, before, conversation, tell)
         if not ready:
             await warm.end(polite=False)
         elif watch.asked_at is None:
@@ -164,7 +164,9 @@ class ClaudeSdk:
         reminders = Reminders(rules=order.rules, signal=self._signal, max_turns=options.max_turns)
         return WarmClaude(process, reminders, budget_usd=order.budget_usd)
 
-    async def _clear(self, warm: WarmClaude, watch: Watch, before: Conversation, tell: Tell) -> bool:
+    async def _clear(
+        self, warm: WarmClaude, watch: Watch, before: Conversation, fresh: Conversation, tell: Tell
+    ) -> bool:
         """Start a fresh conversation; what still belongs to the old one is booked on `before`."""
         await warm.say("/clear")
         reset = False
@@ -178,6 +180,10 @@ class ClaudeSdk:
                 reset = True
             elif reset and line.type == "result":
                 return True
+            elif reset and line.subtype == "init":
+                # Told before the prompt is given: should we die right after it, the transcript can be found.
+                for event in fresh.feed(line):
+                    await tell(event)
             elif not reset:
                 warm.notice(line)
                 for event in before.feed(line):

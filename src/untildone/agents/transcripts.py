@@ -61,6 +61,10 @@ class TranscriptLedger:
             )
         return list(found.values())
 
+    def unanswered(self, session_id: str, cwd: str) -> bool:
+        """Whether the newest request of this session, or of one of its subagents, left no answer behind."""
+        return any(_ends_with_request(path) for path in self._files(session_id, cwd))
+
     def started_without_reply(self, session_id: str, cwd: str) -> int:
         """How many requests left no reply behind: their cost is unknown."""
         entries = self._entries(session_id, cwd, _REQUEST)
@@ -82,6 +86,15 @@ class TranscriptLedger:
         mains = [main] if main.is_file() else sorted(self._config_dir.glob(f"projects/*/{session_id}.jsonl"))
         subagents = (path.with_suffix("").joinpath("subagents").glob("agent-*.jsonl") for path in mains)
         return [*mains, *(path for group in subagents for path in sorted(group))]
+
+
+def _ends_with_request(path: Path) -> bool:
+    waiting = False
+    with path.open("rb") as file:
+        for line in file:
+            if (_REQUEST in line or _REPLY in line) and (entry := _entry(line)) is not None:
+                waiting = entry.type == "api-request" or (waiting and entry.type != "assistant")
+    return waiting
 
 
 def _is_paid_reply(entry: _Entry, message: _Message) -> bool:

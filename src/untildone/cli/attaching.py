@@ -64,7 +64,7 @@ async def _attach(run: str | None, store: Path, folder: Path, output: Output) ->
 async def _watched(log: EventLog, state: LoopState, output: Output) -> LoopState:
     """Show the run until it stops or its driver is gone."""
     if state.phase == "running" and await _is_alive(log, state.run_id):
-        with progress(output, state) as display:
+        with progress(output, state, leaves=True) as display:
             shown = asyncio.ensure_future(_show(log, state, display))
             gone = asyncio.ensure_future(_driver_gone(log, state.run_id))
             try:

@@ -72,7 +72,7 @@ async def drive_chain(
 async def _goes_on(log: EventLog, driven: Driven) -> bool:
     """Whether the next goal is to be started: not when a human asked for a stop, however late."""
     if driven.told_to_stop or not has_next(driven.state):
-        return False
+        return False  # a signal of this very moment may not be in the log yet
     return (await load_state(log, driven.state.run_id)).stop is None
 
 

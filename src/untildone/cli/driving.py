@@ -174,11 +174,11 @@ def show_result(state: LoopState, now: float, output: Output) -> None:
 
 
 @contextmanager
-def progress(output: Output, start: LoopState) -> Iterator[Observer | None]:
+def progress(output: Output, start: LoopState, *, leaves: bool = False) -> Iterator[Observer | None]:
     """Something that shows records as they come, unless standard output belongs to the result alone."""
     if output.for_programs:
         yield None
         return
     now = wiring.system_clock().now
-    with open_progress(sys.stdout, start, now=now, env=os.environ, verbose=output.verbose) as display:
+    with open_progress(sys.stdout, start, now=now, env=os.environ, verbose=output.verbose, leaves=leaves) as display:
         yield display.on_record

@@ -19,6 +19,7 @@ from untildone.core.printable import columns, one_line, printable
 from untildone.core.views import Gauge, RunView
 
 _WORDS_KEPT = 3
+CTRL_C = "stops and keeps everything"
 _SHORT_SCREEN = 16
 _NARROW = 60
 _TITLE = 80
@@ -72,8 +73,10 @@ class Activity:
         return f"{tool.line}{took}{failed}"
 
 
-def footer(view: RunView, activity: Activity, now: float, *, width: int, height: int) -> RenderableType:
-    """The footer for a screen of this size."""
+def footer(
+    view: RunView, activity: Activity, now: float, *, width: int, height: int, ctrl_c: str = CTRL_C
+) -> RenderableType:
+    """The footer for a screen of this size; `ctrl_c` says what that key does."""
     short = height < _SHORT_SCREEN
     parts: list[RenderableType] = [
         _title(view, width),
@@ -84,9 +87,7 @@ def footer(view: RunView, activity: Activity, now: float, *, width: int, height:
     parts += _bars(view, width, at_most=2 if short else len(view.gauges))
     parts.append(_facts(view))
     if width >= _NARROW and not short:
-        parts.append(
-            _line(f" Ctrl+C stops and keeps everything · untildone message {one_line(view.name, 40)} …", "dim")
-        )
+        parts.append(_line(f" Ctrl+C {ctrl_c} · untildone message {one_line(view.name, 40)} …", "dim"))
     return Group(*parts)
 
 

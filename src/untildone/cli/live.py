@@ -14,7 +14,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from untildone.cli.footer import Activity, footer
+from untildone.cli.footer import CTRL_C, Activity, footer
 from untildone.cli.lines import Tone, is_worth_a_line, tone
 from untildone.core.events import Record
 from untildone.core.fold import apply
@@ -40,10 +40,11 @@ _SAID: dict[Tone, tuple[str, str]] = {
 class LiveScreen:
     """Draws from a thread of its own: a slow or stopped terminal never holds up the run."""
 
-    def __init__(self, console: Console, state: LoopState, *, now: Callable[[], float]) -> None:
+    def __init__(self, console: Console, state: LoopState, *, now: Callable[[], float], ctrl_c: str = CTRL_C) -> None:
         self._console = console
         self._state = state
         self._now = now
+        self._ctrl_c = ctrl_c
         self._activity = Activity()
         self._inbox: queue.Queue[Record | None] = queue.Queue()
         self._gone = False
@@ -115,4 +116,4 @@ class LiveScreen:
         now = self._now()
         size = self._console.size
         view = run_view(self._state, now, alive=True)
-        return footer(view, self._activity, now, width=size.width, height=size.height)
+        return footer(view, self._activity, now, width=size.width, height=size.height, ctrl_c=self._ctrl_c)

@@ -17,11 +17,18 @@ def can_show_live(stream: TextIO, env: Mapping[str, str]) -> bool:
 
 
 def open_progress(
-    stream: TextIO, state: LoopState, *, now: Callable[[], float], env: Mapping[str, str], verbose: bool = False
+    stream: TextIO,
+    state: LoopState,
+    *,
+    now: Callable[[], float],
+    env: Mapping[str, str],
+    verbose: bool = False,
+    leaves: bool = False,
 ) -> "LiveScreen | PlainLines":
     """The display that fits this stream. Both kinds are context managers with `on_record`.
 
     `state` is where the run stands before the first record: of a resumed run, all that was folded so far.
+    `leaves`: somebody else drives the run, and Ctrl+C only ends the watching.
     """
     able = can_show_live(stream, env)
     if verbose or not able:
@@ -30,4 +37,5 @@ def open_progress(
 
     from untildone.cli.live import LiveScreen
 
-    return LiveScreen(Console(file=stream, highlight=False), state, now=now)
+    console = Console(file=stream, highlight=False)
+    return LiveScreen(console, state, now=now, **({"ctrl_c": "leaves it working"} if leaves else {}))

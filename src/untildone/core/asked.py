@@ -47,6 +47,7 @@ def limits(state: LoopState, event: ev.LimitsChanged, _: float) -> LoopState:
 
 
 def settings(state: LoopState, event: ev.SettingsChanged, _: float) -> LoopState:
+    """Go on with other settings; goal and name stay what they are."""
     # The folder may change: people move their repositories.
     spec = replace(event.spec, goal=state.spec.goal, name=state.spec.name)
     return replace(state, policy=event.policy, spec=spec)

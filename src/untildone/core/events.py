@@ -196,6 +196,8 @@ class IterationFailed(Event):
     retry_allowed: bool
     cost_usd: float | None
     estimated_usd: float = 0.0
+    unseen_requests: int = 0
+    """Requests nobody saw an answer to: served or not, what they cost is unknown."""
     session_id: str | None = None
     usage: Usage = field(default_factory=Usage)
     duration_seconds: float = 0.0

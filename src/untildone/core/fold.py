@@ -324,6 +324,8 @@ def _close(state: LoopState, event: ev.IterationCompleted | ev.IterationFailed) 
         booked = replace(seen, estimated_usd=event.estimated_usd)
     else:
         booked = spend(event.cost_usd, event.estimated_usd, event.usage)
+    if isinstance(event, ev.IterationFailed):
+        booked = replace(booked, unknown_costs=booked.unknown_costs + event.unseen_requests)
     return replace(state, spend=total(state.spend, booked), open=None)
 
 

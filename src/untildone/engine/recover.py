@@ -1,5 +1,7 @@
 """After a driver died: end what it left running, book what it really spent, save what it had half done."""
 
+from dataclasses import replace
+
 from untildone.core import events as ev
 from untildone.core.decide import Stop
 from untildone.core.faults import DRIVER_DIED, FAULTS, Fault
@@ -19,12 +21,21 @@ async def recover(journal: Journal, parts: Parts) -> None:
     left = journal.state.open
     if left is not None:
         await book_unrecorded(journal, parts, left)
-        await journal.record(close_unfinished(journal.state, DRIVER_DIED, DRIVER_DIED.meaning))
+        closed = close_unfinished(journal.state, DRIVER_DIED, DRIVER_DIED.meaning)
+        await journal.record(replace(closed, unseen_requests=_unseen_requests(journal.state, parts)))
     owed = journal.state.unsettled
     ref = await _settle(journal, parts, owed) if owed else None
     died_in = owed.iteration_num if owed and owed.fault == DRIVER_DIED.name else None
     if died_in is not None or orphans:
         await journal.record(ev.ContinuousRecovered(iteration_num=died_in, orphans_ended=orphans, snapshot=ref))
+
+
+def _unseen_requests(state: LoopState, parts: Parts) -> int:
+    """A request went out and neither the dead driver nor Claude's transcript saw an answer: it may have been served."""
+    left = state.open
+    if left is None or left.session_id is None or left.reply_under_way is not None:
+        return 0
+    return int(parts.ledger.unanswered(left.session_id, state.spec.cwd))
 
 
 async def _settle(journal: Journal, parts: Parts, owed: Unsettled) -> str | None:

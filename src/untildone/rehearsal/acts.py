@@ -21,15 +21,13 @@ from untildone.core.faults import (
     Fault,
 )
 from untildone.core.stopping import Reason
-from untildone.core.trace import AgentStreamError
+from untildone.core.trace import AgentStreamError, AgentToolResult, AgentToolUse
 from untildone.rehearsal.evidence import Seen, wrong_books
 
 Judge = Callable[[Seen], list[str]]
 Place = Literal["here", "loopback", "small_disk"]
 Cue = Literal["none", "kill_claude", "kill_loop", "resume", "free_disk", "garble"]
 
-ENDLESS = "Bash(tail -f /dev/null)"
-FILL = "Bash(dd if=/dev/zero of=.git/untildone-filler bs=1M count=48)"
 FILE = "untildone-night.md"
 CHECK = f"test -s {FILE}"
 GOAL = f"Write the file {FILE}."
@@ -123,7 +121,7 @@ def _hang(seen: Seen) -> list[str]:
 
 
 def _crash(seen: Seen) -> list[str]:
-    return _counted(seen, CRASH, OUT_OF_MEMORY)
+    return [*_command(seen, ends=False), *_counted(seen, CRASH, OUT_OF_MEMORY)]
 
 
 def _counted(seen: Seen, *names: Fault) -> list[str]:
@@ -142,7 +140,7 @@ def _garbage(seen: Seen) -> list[str]:
 
 
 def _background(seen: Seen) -> list[str]:
-    return [f"the background task became a fault: {name}" for name in seen.faults]
+    return _command(seen, ends=True) + [f"the background task became a fault: {name}" for name in seen.faults]
 
 
 def _false_done(seen: Seen) -> list[str]:
@@ -152,7 +150,7 @@ def _false_done(seen: Seen) -> list[str]:
 
 def _disk(seen: Seen) -> list[str]:
     lows = [resources.disk_low for resources in seen.all(ev.ResourcesSeen)]
-    wrong = []
+    wrong = _command(seen, ends=True)
     if lows[:1] != [True]:
         wrong.append("it did not notice that the disk was nearly full")
     elif not any(wait.cause == "disk_low" for wait in seen.all(ev.ContinuousWaiting)):
@@ -163,7 +161,7 @@ def _disk(seen: Seen) -> list[str]:
 
 
 def _kill(seen: Seen) -> list[str]:
-    wrong = []
+    wrong = _command(seen, ends=False)
     if seen.faults != [DRIVER_DIED.name]:
         wrong.append("the iteration of the dead loop was not closed as its own" + _instead(seen))
     if len(seen.all(ev.ContinuousRecovered)) != 1:
@@ -171,6 +169,15 @@ def _kill(seen: Seen) -> list[str]:
     if not seen.all(ev.LandingSnapshot):
         wrong.append("the half-done work was not saved")
     return wrong
+
+
+def _command(seen: Seen, *, ends: bool) -> list[str]:
+    """Whether the script's command really ran, and came to its end or not: without that, nothing was staged."""
+    called = [use.tool_use_id for use in seen.all(AgentToolUse) if use.tool == "Bash"]
+    answers = [result.is_error for result in seen.all(AgentToolResult) if result.tool_use_id in called]
+    if len(called) != 1 or answers != ([False] if ends else []):
+        return ["the command of the script did not run as it should: nothing was staged"]
+    return []
 
 
 def _instead(seen: Seen) -> str:
@@ -181,6 +188,10 @@ def faults_of(act: Act, seen: Seen) -> list[str]:
     """All that is wrong with an act: its own expectations, and what holds for every night."""
     wrong = [seen.trouble] if seen.trouble else []
     wrong += act.judge(seen)
+    closed = [*seen.all(ev.IterationCompleted), *seen.all(ev.IterationFailed)]
+    denied = sorted({denial for iteration in closed for denial in iteration.evidence.denials})
+    if denied:
+        wrong.append(f"the agent was denied what it needs: {', '.join(denied)}")
     done = seen.all(ev.ContinuousCompleted)
     if not done:
         stops = [stop.stop_reason for stop in seen.all(ev.ContinuousSuspended)]
@@ -226,14 +237,14 @@ ACTS: tuple[Act, ...] = (
         staged="the API takes a request and never answers",
         expected="ends the agent after the idle timeout, saves the half-done work, goes on",
         judge=_hang,
-        scaled={"idle_timeout": 3.0},
+        scaled={"idle_timeout": 4.0},
     ),
     Act(
         name="crash",
         staged="kill -9 of claude while a command runs",
         expected="counts a crash, saves the half-done work, goes on in a new process",
         judge=_crash,
-        tools=(ENDLESS,),
+        tools=("Bash",),
         cue="kill_claude",
     ),
     Act(
@@ -248,7 +259,7 @@ ACTS: tuple[Act, ...] = (
         staged="a background command that never ends",
         expected="ends it after the grace period; nothing outlives the run",
         judge=_background,
-        tools=(ENDLESS,),
+        tools=("Bash",),
         scaled={"background_grace": 2.0},
     ),
     Act(
@@ -262,7 +273,7 @@ ACTS: tuple[Act, ...] = (
         staged="the disk is nearly full, later there is room again",
         expected="pauses before the disk is full, goes on by itself when there is room",
         judge=_disk,
-        tools=(FILL,),
+        tools=("Bash",),
         place="small_disk",
         cue="free_disk",
         scaled={"disk_reserve": DISK_RESERVE},
@@ -272,7 +283,7 @@ ACTS: tuple[Act, ...] = (
         staged="kill -9 of the loop itself while a command runs; it is started again",
         expected="ends the orphans, books every reply once, saves the half-done work, goes on",
         judge=_kill,
-        tools=(ENDLESS,),
+        tools=("Bash",),
         cue="kill_loop",
     ),
 )
