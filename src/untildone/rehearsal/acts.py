@@ -188,8 +188,9 @@ def faults_of(act: Act, seen: Seen) -> list[str]:
     """All that is wrong with an act: its own expectations, and what holds for every night."""
     wrong = [seen.trouble] if seen.trouble else []
     wrong += act.judge(seen)
-    closed = [*seen.all(ev.IterationCompleted), *seen.all(ev.IterationFailed)]
-    denied = sorted({denial for iteration in closed for denial in iteration.evidence.denials})
+    evidence = [ended.evidence for ended in seen.all(ev.IterationCompleted)]
+    evidence += [ended.evidence for ended in seen.all(ev.IterationFailed)]
+    denied = sorted({denial for left in evidence for denial in left.denials})
     if denied:
         wrong.append(f"the agent was denied what it needs: {', '.join(denied)}")
     done = seen.all(ev.ContinuousCompleted)
