@@ -64,6 +64,8 @@ class NotedProcess:
         self.wait = process.wait
         self.stderr_tail = process.stderr_tail
         self.end = process.end
+        self.vitals = process.vitals
+        self.family = process.family
 
     async def write(self, data: bytes) -> None:
         if b'"type": "user"' in data and b'"/clear"' not in data:

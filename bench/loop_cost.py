@@ -56,7 +56,7 @@ def measure(*, quick: bool) -> Result:
             ),
             Figure(
                 name="other processes, besides one Claude Code",
-                value=max(sum(counts.values()) - counts["git"] - 1 for counts in helpers),
+                value=max(sum(counts.values()) - counts["git"] - counts["systemd-inhibit"] - 1 for counts in helpers),
                 unit="",
                 at_most=0,
                 note="for the whole run",

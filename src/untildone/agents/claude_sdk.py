@@ -249,7 +249,8 @@ class ClaudeSdk:
             outcome = conversation.outcome(interrupted=interrupted)
             warm.iterations += 1
             warm.session_id = outcome.session_id
-            if interrupted and (watch.discard or not await warm.has_left_nothing()):
+            left_behind = self._prompted and interrupted and not await warm.has_left_nothing()
+            if watch.discard or left_behind:
                 await warm.end(polite=False)
             return outcome
         status = None if conversation.result_seen else await warm.exit_status(EXIT_PATIENCE)
