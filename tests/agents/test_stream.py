@@ -250,9 +250,13 @@ def test_parsing_costs_at_most_twice_as_much_as_reading_the_lines(tmp_path: Path
         work()
         return time.process_time() - began
 
-    # Others share the machine: the best of several, measured in turns, is what the code itself needs.
-    pairs = [(seconds(parse_all), seconds(read_lines)) for _ in range(9)]
-    assert min(ours for ours, _ in pairs) <= 2 * min(bare for _, bare in pairs)
+    # Others share the machine and its caches: the best of several, measured in turns, is what the code itself needs.
+    ours = bare = float("inf")
+    for _ in range(40):
+        ours, bare = min(ours, seconds(parse_all)), min(bare, seconds(read_lines))
+        if ours <= 2 * bare:
+            return
+    raise AssertionError(f"parsing takes {ours / bare:.2f} times as long as reading")
 
 
 def test_memory_stays_small_with_lines_of_ten_megabytes() -> None:
