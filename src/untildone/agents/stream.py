@@ -24,7 +24,7 @@ _UNNEEDED = (b'{"type":"stream_event","event":{"type":"content_block_', b'{"type
 # A tuple: the type of a line can be anything, also what no set takes.
 _KEPT_WHOLE = ("system", "control_request", "control_response", "control_cancel_request")
 # Sent by the clock while a tool runs or nothing happens at all: no sign of life.
-_HEARTBEATS = ("tool_progress", "keep_alive")
+_HEARTBEATS = (b'{"type":"tool_progress"', b'{"type":"keep_alive"')
 _USER = b'{"type":"user","message":'
 # In valid JSON these bytes can only be structure: inside a string the quotes would be escaped.
 _AFTER_MESSAGE = b']},"parent_tool_use_id":'
@@ -129,12 +129,12 @@ class StreamParser:
         while (end := chunk.find(b"\n", start)) >= 0:
             if not chunk.startswith(_UNNEEDED, start):
                 needed.append(chunk[start:end])
+                self.heard -= chunk.startswith(_HEARTBEATS, start)
+            self.heard += 1
             start = end + 1
         if start < len(chunk):
             self._add(chunk[start:])
-        parsed += self._parse(needed)
-        self.heard += chunk.count(b"\n") - sum(type(line) is Line and line.type in _HEARTBEATS for line in parsed)
-        return parsed
+        return parsed + self._parse(needed)
 
     def finish(self) -> list[Parsed]:
         """Return what the stream's last, unfinished line held."""
@@ -153,6 +153,7 @@ class StreamParser:
 
     def _take_pieces(self) -> list[Parsed]:
         line, length = b"".join(self._pieces), self._length
+        self.heard += bool(line) and not line.startswith(_HEARTBEATS)
         self._pieces, self._length, self._is_complete = [], 0, False
         if length > LONGEST_LINE:
             self.malformed += 1
