@@ -77,6 +77,7 @@ class NotedSpawner(HostSpawner):
     """Starts programs on this machine, noting what is written to them."""
 
     def __init__(self, notes: Notes) -> None:
+        super().__init__()
         self._notes = notes
 
     async def spawn(

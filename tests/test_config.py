@@ -311,3 +311,15 @@ def test_a_deadline_means_the_users_own_clock(env: dict[str, str]) -> None:
     past = config.resolve({"deadline": "2020-01-01T00:00"}, env=env)
     with pytest.raises(UsageError, match="already passed"):
         config.policy(past, now=NOON)
+
+
+def test_names_no_disk_takes_are_simply_not_there(tmp_path: Path) -> None:
+    long, servers = "a" * 300, '{"mcpServers": {"' + "a" * 300 + '": {}}}'
+    env = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": f"/{long}", "UNTILDONE_HOME": f"/{long}"}
+    assert config.user_file(env) is None
+    (tmp_path / "untildone.toml").write_text('model = "opus"\n')
+    found = config.resolve({"mcp_config": (servers, "~nobody-of-that-name/m.json")}, env=env, here=tmp_path)
+    assert found.value("mcp_config") == (servers, f"{tmp_path}/~nobody-of-that-name/m.json")
+    assert config.resolve({}, env=env, project_file=config.project_file(tmp_path)).value("model") == "opus"
+    with pytest.raises(ConfigError, match="cannot be written: File name too long"):
+        config.trust(tmp_path / "untildone.toml", config.state_dir(env))

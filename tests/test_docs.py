@@ -9,11 +9,17 @@ from pathlib import Path
 import click
 import pytest
 
+from untildone import wiring
 from untildone.cli.app import cli, entry
+from untildone.cli.logfiles import LOG_CAP
+from untildone.cli.scratch import KEPT_PREFIX, PREFIX
 from untildone.core import events, trace
 from untildone.core.faults import FAULTS
+from untildone.core.policy import Policy
 from untildone.core.settings import SETTINGS
 from untildone.core.stopping import EXITS, Reason
+from untildone.engine.journal import TRACE_DAYS
+from untildone.store.leftovers import CRASH_LOGS_KEPT, RUN_LOGS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -109,6 +115,29 @@ def test_the_examples_for_a_night_are_understood(tmp_path: Path, monkeypatch: py
     starts = [shlex.split(line) for line in typed if line.startswith("untildone run ")]
     assert len(starts) == 2
     assert [entry([*words[1:], "--dry-run", "--json"]) for words in starts] == [0, 0]
+
+
+def test_what_is_kept_is_what_the_docs_say() -> None:
+    _, _, text = page("overnight.md").partition("## What it keeps")
+    rows = dict(re.findall(r"^\| ([^|:]+?)(?::[^|]*)? \| [^|]+ \| ([^|]+) \|$", text, re.MULTILINE))
+    details = rows["details"]
+    assert f"{Policy().trace_keep >> 20} MiB" in details
+    assert f"older than {TRACE_DAYS} days" in details
+    assert f"for {wiring.KEEP_DAYS} days" in details
+    printed = rows["what a detached run prints"]
+    assert f"{LOG_CAP >> 20} MiB" in printed
+    assert f"{wiring.KEEP_DAYS} days" in printed
+    assert f"newest {CRASH_LOGS_KEPT}" in rows["details of a crash of untildone itself"]
+    assert f"{wiring.KEEP_DAYS} days" in rows["lock files"]
+    places = (
+        wiring.STORE_FILE,
+        f"{RUN_LOGS}/",
+        f"{PREFIX}*",
+        f"{KEPT_PREFIX}*",
+        "untildone-rescued-*",
+        "refs/untildone/",
+    )
+    assert [place for place in places if f"`{place}" not in text] == []
 
 
 def test_flags_promised_to_people_who_migrate_exist() -> None:

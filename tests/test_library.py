@@ -2,11 +2,13 @@
 
 import itertools
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from untildone import Outcome, Policy, Reason, Report, ScriptedAgent, UntildoneError, run
+from untildone.core.events import ContinuousStarted, Record
 
 
 @pytest.fixture
@@ -64,3 +66,73 @@ def test_a_broken_observer_does_not_break_the_run(repo: Path, tmp_path: Path) ->
 def test_wrong_use_is_said_in_one_line(goal: str, policy: Policy, says: str) -> None:
     with pytest.raises(UntildoneError, match=says):
         run(goal, policy)
+
+
+def test_the_next_goal_starts_when_one_is_reached(repo: Path, tmp_path: Path) -> None:
+    begun: list[tuple[str, float | None]] = []
+
+    def note(record: Record) -> None:
+        if isinstance(record.event, ContinuousStarted):
+            begun.append((record.event.goal, record.event.policy.max_cost_usd))
+
+    (tmp_path / "second.md").write_text("The second goal\n")
+    (tmp_path / "third.md").write_text("The third goal\n")
+    result = run(
+        "The first goal",
+        Policy(max_runs=5, max_cost_usd=2.0),
+        cwd=repo,
+        checks=["true"],
+        agent=lambda: ScriptedAgent([_claim()]),
+        store=tmp_path / "s",
+        then=[tmp_path / "second.md", str(tmp_path / "third.md")],
+        on_event=note,
+    )
+    assert begun == [("The first goal", 2.0), ("The second goal", 1.75), ("The third goal", 1.5)]
+    assert (result.success, result.attempts) == (True, 1)
+
+
+def test_a_goal_that_is_not_reached_starts_nothing(repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "second.md").write_text("The second goal\n")
+    goals: list[str] = []
+    result = run(
+        "The first goal",
+        Policy(max_runs=1),
+        cwd=repo,
+        checks=["false"],
+        agent=lambda: ScriptedAgent(itertools.repeat(_claim())),
+        store=tmp_path / "s",
+        then=[tmp_path / "second.md"],
+        on_event=lambda r: goals.append(r.event.goal) if isinstance(r.event, ContinuousStarted) else None,
+    )
+    assert (result.success, goals) == (False, ["The first goal"])
+
+
+def test_a_chain_that_cannot_be_is_said_before_anything_starts(repo: Path, tmp_path: Path) -> None:
+    store, goal = tmp_path / "s", tmp_path / "second.md"
+    with pytest.raises(UntildoneError, match=r"second\.md cannot be read"):
+        run("x", Policy(max_runs=1), cwd=repo, store=store, then=[goal])
+    goal.write_text("The second goal\n")
+    with pytest.raises(UntildoneError, match="makes an agent for each goal"):
+        run("x", Policy(max_runs=1), cwd=repo, store=store, then=[goal], agent=ScriptedAgent([_claim()]))
+    assert not store.exists()
+
+
+def test_two_stores_do_not_work_in_one_folder(repo: Path, tmp_path: Path) -> None:
+    second: list[str] = []
+
+    def start_another(record: Record) -> None:
+        if isinstance(record.event, ContinuousStarted):
+            # In a thread: there is an event loop here already.
+            with ThreadPoolExecutor() as elsewhere:
+                other = elsewhere.submit(
+                    run, "y", Policy(max_runs=1), cwd=repo, store=tmp_path / "t", agent=ScriptedAgent([_claim()])
+                )
+                second.append(str(other.exception(timeout=30)))
+
+    result = run(
+        "x", Policy(max_runs=1), cwd=repo, checks=["true"], store=tmp_path / "s", agent=ScriptedAgent([_claim()]),
+        on_event=start_another,
+    )  # fmt: skip
+    assert result.success
+    assert len(second) == 1
+    assert f"untildone stop {result.run_id} --store {tmp_path / 's'}" in second[0]

@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import os.path
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,8 @@ from untildone.errors import ConfigError, UsageError
 PROJECT_FILE = "untildone.toml"
 OPERATOR_MARK = "UNTILDONE_RUN"
 """Set in the environment of everything an agent starts: whoever has it is not the operator."""
+CHECK_MARK = "UNTILDONE_CHECK_OF"
+"""Set in the environment of the checks of a run, so that they are found again after a crash."""
 
 _PREFIX = "UNTILDONE_"
 # Relative paths in these mean the folder they were written in, so that a run can be resumed from anywhere.
@@ -180,14 +183,29 @@ def state_dir(env: Mapping[str, str]) -> Path:
     """The folder that holds the runs."""
     for name in BY_NAME["store"].env:
         if env.get(name):
-            return Path(env[name]).expanduser()
+            return expanded(env[name])
+    return own_dir(env)
+
+
+def own_dir(env: Mapping[str, str]) -> Path:
+    """What is one and the same for a user, wherever the runs are."""
     return _xdg(env, "XDG_STATE_HOME", ".local/state") / "untildone"
+
+
+def expanded(written: str) -> Path:
+    """A path as people write it; where `~name` is nobody's home, the name is all it is."""
+    return Path(os.path.expanduser(written))  # noqa: PTH111 - pathlib raises instead
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file: not, if its name is longer than any disk takes."""
+    return os.path.isfile(path)  # noqa: PTH113 - pathlib raises instead
 
 
 def user_file(env: Mapping[str, str]) -> Path | None:
     """The user's own settings file, if there is one."""
     path = _xdg(env, "XDG_CONFIG_HOME", ".config") / "untildone" / "config.toml"
-    return path if path.is_file() else None
+    return path if is_file(path) else None
 
 
 def project_file(cwd: Path) -> Path | None:
@@ -197,10 +215,10 @@ def project_file(cwd: Path) -> Path | None:
     if root is not None and root != cwd:
         folders.append(root)
     for folder in folders:
-        if (folder / PROJECT_FILE).is_file():
+        if is_file(folder / PROJECT_FILE):
             return folder / PROJECT_FILE
         pyproject = folder / "pyproject.toml"
-        if pyproject.is_file() and b"[tool.untildone" in _read(pyproject):
+        if is_file(pyproject) and b"[tool.untildone" in _read(pyproject):
             return pyproject
     return None
 
@@ -217,14 +235,17 @@ def _xdg(env: Mapping[str, str], variable: str, fallback: str) -> Path:
 def trust(path: Path, store: Path) -> Path:
     """Remember that this file, as it is now, may set commands; returns the mark."""
     mark = _trust_mark(path, store)
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.write_text(f"{path.resolve()}\n", encoding="utf-8")
+    try:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.write_text(f"{path.resolve()}\n", encoding="utf-8")
+    except OSError as refused:
+        raise ConfigError(f"{mark.parent} cannot be written: {refused.strerror}") from refused
     return mark
 
 
 def is_trusted(path: Path, store: Path) -> bool:
     """Whether the user trusted exactly this file with exactly this content."""
-    return _trust_mark(path, store).is_file()
+    return is_file(_trust_mark(path, store))
 
 
 def _trust_mark(path: Path, store: Path) -> Path:
@@ -277,7 +298,7 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Given]:
 
 def _misspelt(env: Mapping[str, str]) -> Iterable[str]:
     """A variable that looks like a setting and is none would be believed to work."""
-    known = {name for setting in SETTINGS for name in setting.env} | {OPERATOR_MARK}
+    known = {name for setting in SETTINGS for name in setting.env} | {OPERATOR_MARK, CHECK_MARK}
     for name in sorted(env):
         if name.startswith(_PREFIX) and name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
@@ -354,8 +375,8 @@ def _parsed(setting: Setting, given: Given, layer: Layer) -> Any:
 def _anchored(value: Any, base: Path) -> Any:
     if isinstance(value, tuple):
         return tuple(_anchored(item, base) for item in value)
-    is_path = "/" in value or (base / value).exists()
-    return str((base / Path(value).expanduser()).absolute()) if is_path and not value.startswith("{") else value
+    is_path = "/" in value or os.path.exists(base / value)  # noqa: PTH110 - as is_file
+    return str((base / expanded(value)).absolute()) if is_path and not value.startswith("{") else value
 
 
 def _notices(layers: Iterable[Layer]) -> Iterable[str]:

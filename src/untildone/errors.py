@@ -5,6 +5,7 @@ UntildoneError                  1  base: never raised itself
 │   └── ConfigError             2  a setting or a settings file is wrong
 ├── StoreError                  1  the log cannot be read or written
 │   ├── LeaseLost               1  another driver took this run over
+│   ├── StoreSpoilt             1  the file is damaged, or its tables are not ours any more
 │   └── RunBusy                 2  another driver is at work on this run or folder
 ├── RunNotFound                 2  no such run in this store
 ├── AgentError                  1  the agent cannot be started or spoken to
@@ -40,6 +41,10 @@ class StoreError(UntildoneError):
 
 class LeaseLost(StoreError):
     """Another driver took this run over; whatever we still do must not be recorded as the driver's."""
+
+
+class StoreSpoilt(StoreError):
+    """The store's file is damaged, or its tables were changed: its driver can begin a new one."""
 
 
 class RunBusy(StoreError):

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,28 +51,45 @@ async def run_async(
     cwd: str | Path = ".",
     checks: Sequence[str] = (),
     on_event: Callable[[Record], None] | None = None,
-    agent: Agent | None = None,
+    agent: Agent | Callable[[], Agent] | None = None,
     name: str | None = None,
     store: str | Path | None = None,
+    then: Sequence[str | Path] = (),
     **spec: Any,
 ) -> Result:
-    """Pursue a goal; `spec` takes the other fields of RunSpec, `on_event` is told every record as it is written."""
+    """Pursue a goal; `spec` takes the other fields of RunSpec, `on_event` is told every record as it is written.
+
+    `then` names files with goals: each starts when the one before is reached, and the result is the last run's.
+    A run ends its agent: with `then`, `agent` is a function that makes one for each goal.
+    """
     if not goal.strip():
         raise UsageError("the goal is empty: say what should be reached")
     if not has_finite_limit(policy) and not policy.unbounded:
         raise UsageError("the policy has no finite limit: set one, or unbounded=True")
     folder = Path(cwd).resolve()
     wanted = RunSpec(
-        goal=goal, cwd=str(folder), name=name or config.run_name(folder, goal), checks=tuple(checks), **spec
+        goal=goal,
+        cwd=str(folder),
+        name=name or config.run_name(folder, goal),
+        checks=tuple(checks),
+        then=tuple(str(Path(file).resolve()) for file in then),
+        **spec,
     )
+    wanted = wiring.with_goals(wanted)
+    if wanted.then and agent is not None and not callable(agent):
+        raise UsageError("a run ends its agent: with `then`, give a function that makes an agent for each goal")
     clock = wiring.system_clock()
     state_dir = Path(store) if store is not None else config.state_dir(os.environ)
     log = wiring.open_log(state_dir, clock)
-    around = wiring.Surroundings(
-        log=log, state_dir=state_dir, env=dict(os.environ), clock=clock, observer=on_event, agent=agent
-    )
+    around = wiring.Surroundings(log=log, state_dir=state_dir, env=dict(os.environ), clock=clock, observer=on_event)
+    run_id = wiring.new_run_id()
     try:
-        return _result(await wiring.start_run(wanted, policy, around, run_id=wiring.new_run_id()))
+        while True:
+            staffed = replace(around, agent=agent() if callable(agent) else agent)
+            state = await wiring.start_run(wanted, policy, staffed, run_id=run_id)
+            if not await wiring.goes_on(log, state):
+                return _result(state)
+            run_id, wanted, policy = wiring.next_run(state, clock.now())
     finally:
         await log.close()
 

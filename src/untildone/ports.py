@@ -75,6 +75,10 @@ class Process(Protocol):
         """The last few KB it wrote to stderr."""
         ...
 
+    def starved(self) -> bool:
+        """Whether the system killed something for want of memory since it was started."""
+        ...
+
     def vitals(self) -> Pulse:
         """What its whole tree did so far; fields the system cannot tell are None."""
         ...
@@ -124,7 +128,10 @@ class RunRow:
 
 
 class EventLog(Protocol):
-    """The runs. Append-only; one numbering per run."""
+    """The runs. Append-only; one numbering per run.
+
+    What somebody else wrote into it is never given back; a driver finds it recorded as `continuous.tampered`.
+    """
 
     async def append(self, run_id: str, events: Sequence[Event], *, lease: Lease | None = None) -> list[Record]:
         """Append all or nothing, durably if any is a control event.
@@ -154,6 +161,18 @@ class EventLog(Protocol):
         ...
 
     async def load_snapshot(self, run_id: str) -> tuple[int, bytes] | None: ...
+
+    async def rebuild(self, lease: Lease, seq: int, state: bytes) -> None:
+        """After StoreSpoilt: go on in a new store that begins with this snapshot. What is left of the old is kept."""
+        ...
+
+    async def trim_trace(self, lease: Lease, *, keep_bytes: int, keep_seconds: float) -> int:
+        """Remove the oldest trace events beyond these bounds; returns how many. Numbers are never given again."""
+        ...
+
+    async def trim_ended(self, *, before: float, most: int) -> int:
+        """Remove the trace of runs nobody drives or touched since then, about `most` events; returns how many."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -231,15 +250,42 @@ class Usher(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastWords:
+    """What the agent of a killed loop said that the loop may not have written down any more."""
+
+    session: Event | None = None
+    """`agent.session` of its newest conversation."""
+    replies: tuple[Event, ...] = ()
+    """`agent.reply_started` and `agent.reply`, in order; most of them are in the log already."""
+    awaits_reply: bool | None = None
+    """A request was out and no reply to it had begun; None: it cannot be told."""
+    result_usd: float | None = None
+    """What the agent says the conversation has cost, if that was its last word."""
+    result_session: str | None = None
+
+
 class Ledger(Protocol):
-    """Reads from Claude's own transcripts what replies cost, after a crash."""
+    """Finds out what replies cost, after a crash: from Claude's own transcripts, and from its last words."""
 
     def replies(self, session_id: str, cwd: str) -> list[Event]:
         """`agent.reply` events of that session, one per message id."""
         ...
 
-    def unanswered(self, session_id: str, cwd: str) -> bool:
-        """Whether the newest request of that session left no answer behind: it may have been served unseen."""
+    def unanswered(self, session_id: str, cwd: str, *, only_subagents: bool = False) -> bool:
+        """Whether something asked in that session left no answer behind: it may have been served unseen."""
+        ...
+
+    def find_session(self, cwd: str, *, since: float, prompt: str) -> str | None:
+        """The session that was begun in that folder since then with a prompt that starts so."""
+        ...
+
+    def last_words(self, run_id: str, iteration_num: int) -> LastWords:
+        """What the agents of dead drivers of this run said last, as events of that iteration."""
+        ...
+
+    def forget_last_words(self, run_id: str) -> None:
+        """They are in the log."""
         ...
 
 

@@ -1,17 +1,21 @@
 """The composition root: the only file that names concrete adapters."""
 
+import asyncio
 import os
 import random
 import socket
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from untildone import __version__
+from untildone import __version__, config
 from untildone.core import events as ev
 from untildone.core.beginning import beginning
+from untildone.core.chain import has_next, knows_goals, next_policy, next_run_id, next_spec
+from untildone.core.durations import DAY
 from untildone.core.fold import fold
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.state import LoopState
@@ -20,8 +24,13 @@ from untildone.engine.journal import Journal, Observer, load_state
 from untildone.engine.parts import Parts
 from untildone.errors import ConfigError, RunNotFound
 from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, RunRow, Spawner
+from untildone.store.leftovers import LAST_WORDS
 
 STORE_FILE = "untildone.db"
+KEEP_DAYS = 90
+"""What the agent of a run wrote and did, and what a detached run printed, goes so many days after its last event."""
+TRIM_AT_START = 200_000
+"""Events of old runs that one start removes at most."""
 ADAPTERS = ("claude_sdk", "claude_cli")
 
 
@@ -36,10 +45,11 @@ def system_clock() -> Clock:
 
 
 def open_log(state_dir: Path, clock: Clock) -> EventLog:
-    """The store of all runs of this user."""
+    """A store of runs. In a folder only one run may be at work, whatever stores this user has."""
+    from untildone.store.lease import LOCKS_FOLDER
     from untildone.store.sqlite import SqliteLog
 
-    return SqliteLog(state_dir / STORE_FILE, clock)
+    return SqliteLog(state_dir / STORE_FILE, clock, shared_locks=config.own_dir(os.environ) / LOCKS_FOLDER)
 
 
 async def find_run(log: EventLog, wanted: str | None, folder: Path) -> RunRow:
@@ -92,9 +102,46 @@ async def resume_run(run_id: str, around: Surroundings, *, asked: Sequence[ev.Ev
     state = await load_state(around.log, run_id)
     if not state.run_id:
         raise RunNotFound(f"run {run_id} never began: start it again with `untildone run`")
+    if state.phase == "completed":
+        return await _already_done(state, around)
     now = around.clock.now()
     asked_for = fold((ev.Record(seq=state.last_seq + n, at=now, event=e) for n, e in enumerate(asked, 1)), state)
     return await _drive(run_id, asked_for.spec, asked_for.policy, around, asked)
+
+
+async def _already_done(state: LoopState, around: Surroundings) -> LoopState:
+    """A run whose driver died right after its last word: nothing is left to do but to say so in the list of runs."""
+    lease = await around.log.acquire(state.run_id, name=state.spec.name, folder=state.spec.cwd)
+    await around.log.release(lease, status=state.phase)
+    return state
+
+
+def with_goals(spec: RunSpec) -> RunSpec:
+    """The same with the goals that are to follow, as their files say now.
+
+    UsageError when one cannot be read: better now than at one in the morning, and by then an agent may have
+    rewritten the file.
+    """
+    return replace(spec, then_goals=tuple(map(_goal, spec.then)))
+
+
+def next_run(state: LoopState, now: float) -> tuple[str, RunSpec, Policy]:
+    """The run that follows one that is done. Only a run of an older version still has to read its goal."""
+    spec = state.spec
+    goal = spec.then_goals[0] if knows_goals(spec) else _goal(spec.then[0])
+    spec = next_spec(state.spec, goal=goal, name=config.run_name(Path(state.spec.cwd), goal))
+    return next_run_id(state.run_id), spec, next_policy(state, now)
+
+
+async def goes_on(log: EventLog, state: LoopState) -> bool:
+    """Whether the next goal is to be started: not when a human asked for a stop, however late."""
+    return has_next(state) and (await load_state(log, state.run_id)).stop is None
+
+
+def _goal(file: str) -> str:
+    from untildone.witness.reading import read_text_file
+
+    return read_text_file(file, "the goal file of --then", again=True)
 
 
 async def _drive(
@@ -109,7 +156,7 @@ async def _drive(
     journal = Journal(around.log, lease, around.clock, around.observer)
     driver = ev.ContinuousResumed(pid=os.getpid(), host=socket.gethostname(), version=__version__, lease=lease.token)
     try:
-        async with announcing(journal, parts):
+        async with _tidying(around), announcing(journal, parts):
             with awake(around.env):
                 await supervise(journal, parts, [*opening, driver])
     finally:
@@ -117,28 +164,62 @@ async def _drive(
     return journal.state
 
 
+@asynccontextmanager
+async def _tidying(around: Surroundings) -> AsyncIterator[None]:
+    """While a run works, what is left of runs that ended long ago goes."""
+    tidying = asyncio.create_task(_tidy(around))
+    try:
+        yield
+    finally:
+        tidying.cancel()
+        await asyncio.gather(tidying, return_exceptions=True)  # no reason to spoil a run
+
+
+async def _tidy(around: Surroundings) -> None:
+    from untildone.store.leftovers import clear_leftovers
+
+    before = around.clock.now() - KEEP_DAYS * DAY
+    await asyncio.to_thread(clear_leftovers, around.state_dir, before)
+    await around.log.trim_ended(before=before, most=TRIM_AT_START)
+
+
 async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Policy) -> Parts:
-    from untildone.agents.transcripts import TranscriptLedger
+    from untildone.agents.environment import STORE_MARKER
+    from untildone.agents.last_words import ClaudeLedger
     from untildone.git.workspace import open_workspace
-    from untildone.sandbox.host import HostSpawner
+    from untildone.sandbox.host import CHECK_MARKER, HostSpawner, behind_guard
     from untildone.witness.checks import CommandCheck
     from untildone.witness.usher import FolderUsher
 
     if not os.path.isdir(spec.cwd):  # noqa: PTH112 - one stat, and pathlib is frowned upon in coroutines
         raise ConfigError(f"{spec.cwd} is not a folder: give an existing one with --cwd")
-    spawner = HostSpawner()
+    spawner = HostSpawner(around.state_dir / LAST_WORDS)
     return Parts(
         agent=around.agent or _agent(spec, spawner, around, run_id, policy),
         workspace=await open_workspace(spec, run_id=run_id, private=around.state_dir / "folders"),
-        checks=[CommandCheck(command, cwd=spec.cwd, timeout=spec.check_timeout) for command in spec.checks],
-        usher=FolderUsher(spec.cwd),
+        checks=[
+            CommandCheck(
+                command,
+                cwd=spec.cwd,
+                timeout=spec.check_timeout,
+                env={CHECK_MARKER: run_id, STORE_MARKER: _place(around)},
+                behind=behind_guard(whole_tree=True),
+            )
+            for command in spec.checks
+        ],
+        # Hooks may start what shall stay, even the next run: only they themselves must not outlive us.
+        usher=FolderUsher(spec.cwd, behind=behind_guard(whole_tree=False)),
         spawner=spawner,
-        ledger=TranscriptLedger(_claude_config_dir(spec, around.env)),
+        ledger=ClaudeLedger(_claude_config_dir(spec, around.env), around.state_dir / LAST_WORDS),
         machine=around.machine or _machine(spec, around),
         notifiers=open_notifiers(spec.notify) if around.notifiers is None else around.notifiers,
         clock=around.clock,
         jitter=random.random,
     )
+
+
+def _place(around: Surroundings) -> str:
+    return os.path.abspath(around.state_dir)  # noqa: PTH100 - text, and no disk is asked
 
 
 def open_notifiers(urls: Sequence[str]) -> list[Notifier]:
@@ -185,6 +266,7 @@ def _agent(spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, p
         run_id=run_id,
         skip_permissions=spec.options.skip_permissions,
         is_root=os.geteuid() == 0,
+        store=_place(around),
         config_dir=str(_claude_config_dir(spec, around.env)) if spec.options.config_dir else None,
     )
     find_claude(spec.options.claude, path=env.get("PATH"))

@@ -25,6 +25,7 @@ from untildone.core.trace import (
     AgentReplyStarted,
     AgentSession,
     AgentStarted,
+    AgentSystem,
     AgentToolResult,
     AgentToolUse,
 )
@@ -97,13 +98,13 @@ class AgentConformance:
 
     @asynccontextmanager
     async def playing(
-        self, tmp_path: Path, *replies: Reply, options: AgentOptions = WORKING, grace: float = 20.0
+        self, tmp_path: Path, *replies: Reply, options: AgentOptions = WORKING, grace: float = 20.0, retries: int = 0
     ) -> AsyncIterator[tuple[Stage, Agent]]:
         cwd = tmp_path / "work"
         cwd.mkdir()
         with ScriptedModel(Scenario(name="conformance", replies=replies)) as model:
             env = agent_environment(claude_environment(tmp_path / "home", model.url), run_id="run-1")
-            stage = Stage(model, cwd, env | {"CLAUDE_CODE_MAX_RETRIES": "0"})
+            stage = Stage(model, cwd, env | {"CLAUDE_CODE_MAX_RETRIES": str(retries)})
             agent = self.make(options, stage, background_grace=grace)
             try:
                 yield stage, agent
@@ -220,6 +221,58 @@ class AgentConformance:
         assert outcome.failure.api_error_status == reply.status or fault == "billing"
         assert outcome.failure.text
         assert outcome.cost_usd == 0
+
+    @pytest.mark.parametrize(("status", "fault"), [(429, "rate_limit"), (529, "overloaded")])
+    async def test_a_long_wait_for_the_api_is_left_to_the_loop(self, tmp_path: Path, status: int, fault: str) -> None:
+        refused = Reply(status=status, headers=(("retry-after", "50"),))
+        replies = (Reply(tools=(bash("echo once >> done.txt"),)), refused, self.reported(), Reply(text="over"))
+        async with self.playing(tmp_path, *replies, retries=2) as (stage, agent):
+            started = asyncio.get_running_loop().time()
+            cut = await stage.run(agent, order())
+            assert asyncio.get_running_loop().time() - started < 25
+            assert cut.failure is not None
+            assert (classify(cut.failure).name, cut.failure.retry_after) == (fault, 50.0)
+            assert not cut.interrupted
+            assert cut.cost_usd == pytest.approx(stage.served_usd(), rel=1e-9)
+            paid = stage.served_usd()
+            after = await stage.run(agent, order("go on", iteration_num=2, resume_session=cut.session_id))
+            assert (after.failure, after.interrupted, after.session_id) == (None, False, cut.session_id)
+            assert after.cost_usd == pytest.approx(stage.served_usd() - paid, rel=1e-9)
+            assert after.report is not None
+        assert (stage.cwd / "done.txt").read_text() == "once\n"
+
+    async def test_a_short_wait_for_the_api_is_claudes_own_and_no_silence(self, tmp_path: Path) -> None:
+        refused = Reply(status=429, headers=(("retry-after", "2"),))
+        async with self.playing(tmp_path, refused, self.reported(), Reply(text="over"), retries=2) as (stage, agent):
+            waits = asyncio.Event()
+
+            async def watch(event: Event) -> None:
+                if isinstance(event, AgentSystem) and event.subtype == "api_retry":
+                    waits.set()
+
+            stage.on_event = watch
+            running = asyncio.create_task(stage.run(agent, order()))
+            await asyncio.wait_for(waits.wait(), PATIENCE)
+            async with asyncio.timeout(1.5):
+                while agent.pulse() is not None:
+                    await asyncio.sleep(0.02)
+            outcome = await running
+        assert outcome.failure is None
+        assert not outcome.interrupted
+
+    async def test_whoever_interrupts_while_it_waits_gets_an_interruption(self, tmp_path: Path) -> None:
+        refused = Reply(status=429, headers=(("retry-after", "2.5"),))
+        async with self.playing(tmp_path, refused, Reply(text="over"), retries=2) as (stage, agent):
+            interrupting: list[asyncio.Task[None]] = []
+
+            async def interrupt(event: Event) -> None:
+                if isinstance(event, AgentSystem) and event.subtype == "api_retry":
+                    interrupting.append(asyncio.create_task(agent.interrupt()))
+
+            stage.on_event = interrupt
+            outcome = await stage.run(agent, order())
+            await asyncio.gather(*interrupting)
+        assert (outcome.interrupted, outcome.failure) == (True, None)
 
     async def test_an_interruption_in_a_tool_is_quick_and_the_agent_goes_on(self, tmp_path: Path) -> None:
         slow = Reply(tools=(bash("for i in 1 2 3; do python3 -c 'import time; time.sleep(20)'; done"),))

@@ -46,6 +46,9 @@ class Pipes:
     def stderr_tail(self) -> str:
         return ""
 
+    def starved(self) -> bool:
+        return False
+
     def vitals(self) -> Pulse:
         return Pulse()
 

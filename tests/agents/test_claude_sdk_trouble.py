@@ -179,7 +179,7 @@ async def test_a_claude_killed_in_mid_iteration_is_named_and_is_replaced(tmp_pat
         outcome = await iterating
         assert outcome.failure is not None
         assert (outcome.failure.has_result, outcome.failure.signal) == (False, signal.SIGKILL)
-        assert classify(outcome.failure).name == "out_of_memory"
+        assert classify(outcome.failure).name == "crash"
         assert outcome.cost_usd == pytest.approx(stage.ledger_cost(), abs=1e-9)
         assert outcome.session_id is not None
         resumed = await stage.iterate("Go on.", resume_session=outcome.session_id)
@@ -296,13 +296,12 @@ async def test_a_program_that_says_nothing_can_be_interrupted(tmp_path: Path) ->
 
 async def test_a_missing_claude_or_hooks_file_is_said_in_one_line(tmp_path: Path) -> None:
     order = Order(run_id="r", iteration_num=1, prompt="Work.", rules="")
-    for options, error in (
-        (AgentOptions(claude="/no/such/claude"), AgentMissing),
-        (AgentOptions(hooks_file="/no/such/hooks.json"), ConfigError),
-    ):
-        async with staged(tmp_path, options=options) as stage:
-            with pytest.raises(error, match="/no/such"):
-                await stage.agent.iterate(order, stage._tell)
+    async with staged(tmp_path, options=AgentOptions(claude="/no/such/claude")) as stage:
+        with pytest.raises(AgentMissing, match="/no/such"):
+            await stage.agent.iterate(order, stage._tell)
+    with pytest.raises(ConfigError, match="/no/such"):
+        async with staged(tmp_path, options=AgentOptions(hooks_file="/no/such/hooks.json")):
+            pass
 
 
 async def test_closing_an_agent_that_never_ran_is_harmless(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from agents.made_lines import fold, lines, result, state, task, tasks
+from agents.made_lines import answered, fold, lines, parsed, result, said, start, state, task, tasks, tool
+from untildone.core.faults import classify
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,68 @@ def test_an_interruption_is_no_failure_and_a_success_is_no_interruption(
     outcome = fold(lines(*([ending] if ending else [])))[0].outcome(interrupted=asked)
     assert outcome.interrupted is interrupted
     assert (outcome.failure is not None) is failed
+
+
+ABORTED = result(is_error=True, terminal_reason="aborted_streaming", subtype="error_during_execution")
+
+
+def waiting(seconds: float, *, status: int | None = 429, error: str = "rate_limit", attempt: int = 1) -> dict[str, Any]:
+    return {
+        "type": "system", "subtype": "api_retry", "attempt": attempt, "max_retries": 2,
+        "retry_delay_ms": seconds * 1000, "error_status": status, "error": error,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seen", "too_long"),
+    [
+        ([waiting(2)], False),
+        ([waiting(40)], True),
+        ([waiting(2, attempt=3)], True),
+        ([waiting(40), start("m1")], False),
+        ([said("m1", tool("Task", {}, "t1")), waiting(40)], False),
+        ([said("m1", tool("Task", {}, "t1")), waiting(3600)], True),
+        ([said("m1", tool("Task", {}, "t1")), answered("done", tool_use_id="t1"), waiting(40)], True),
+        ([tasks("b1"), waiting(40)], False),
+        ([waiting(float(10**9))], True),
+        ([{"type": "system", "subtype": "api_retry", "retry_delay_ms": "soon"}], False),
+    ],
+)
+def test_a_wait_is_for_the_loop_when_it_is_long_and_nothing_would_be_lost(
+    seen: list[dict[str, Any]], too_long: bool
+) -> None:
+    assert fold(lines(*seen))[0].waits_too_long is too_long
+
+
+@pytest.mark.parametrize(
+    ("told", "fault"),
+    [
+        (waiting(40), "rate_limit"),
+        (waiting(40, status=529, error="overloaded"), "overloaded"),
+        (waiting(40, status=None, error="unknown"), "network"),
+        (waiting(40, status=503, error="server_error"), "server_error"),
+    ],
+)
+@pytest.mark.parametrize("ending", [ABORTED, None])
+def test_a_turn_given_up_failed_for_what_claude_waited_for(
+    told: dict[str, Any], fault: str, ending: dict[str, Any] | None
+) -> None:
+    conversation, _ = fold(lines(told))
+    conversation.give_up()
+    assert not conversation.waits_too_long
+    for line in parsed(lines(*([ending] if ending else []))):
+        conversation.feed(line)
+    outcome = conversation.outcome(exit_code=-9 if ending is None else 0)
+    assert outcome.failure is not None
+    assert (outcome.interrupted, outcome.failure.retry_after) == (False, 40.0)
+    assert classify(outcome.failure).name == fault
+    asked_too = conversation.outcome(interrupted=True)
+    assert (asked_too.interrupted, asked_too.failure) == (True, None)
+
+
+def test_a_turn_that_ended_well_all_the_same_did_not_fail() -> None:
+    conversation, _ = fold(lines(waiting(40)))
+    conversation.give_up()
+    for line in parsed(lines(start("m1"), result())):
+        conversation.feed(line)
+    assert conversation.outcome().failure is None

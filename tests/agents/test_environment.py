@@ -10,7 +10,7 @@ def test_nothing_of_an_outer_session_or_of_our_own_settings_gets_through() -> No
     env = agent_environment(outer, run_id="r1")
     assert env == {
         "PATH": "/bin", "CLAUDE_CODE_OAUTH_TOKEN": "login", "ANTHROPIC_API_KEY": "key", "UNTILDONE_RUN": "r1",
-        "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1", "CLAUDE_CODE_MAX_RETRIES": "2",
+        "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1", "CLAUDE_CODE_MAX_RETRIES": "2", "CLAUDE_CODE_RETRY_WATCHDOG": "1",
     }  # fmt: skip
     assert outer["CLAUDECODE"] == "1"
 

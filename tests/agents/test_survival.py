@@ -16,8 +16,9 @@ from untildone.core.events import Event
 from untildone.core.faults import classify
 from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import AgentOptions
-from untildone.core.trace import AgentQuota, QuotaWindow
+from untildone.core.trace import AgentQuota, AgentToolResult, QuotaWindow
 from untildone.errors import AgentError
+from untildone.rehearsal.scenario import Reply, ToolCall
 
 
 def test_the_windows_of_a_subscription_are_told() -> None:
@@ -220,3 +221,28 @@ async def test_the_sandbox_keeps_commands_inside_the_folder(tmp_path: Path) -> N
         assert outcome.failure is None
         assert (stage.folder / "inside.txt").exists()
         assert not outside.exists()
+
+
+@pytest.mark.claude
+@pytest.mark.anyio
+async def test_in_the_sandbox_the_store_is_out_of_reach(tmp_path: Path) -> None:
+    require_bubblewrap()
+    store = tmp_path / "state"
+    store.mkdir()
+    key = store / "seal.key"
+    key.write_text("the-key-itself")
+    replies = (
+        bash(f"cp {key} seen-by-bash.txt; touch {store}/by-bash; rm -f {key}; true"),
+        Reply(tools=(ToolCall("Read", {"file_path": str(key)}),)),
+        Reply(tools=(ToolCall("Write", {"file_path": str(store / "by-write"), "content": "x"}),)),
+        DONE,
+    )
+    options = AgentOptions(skip_permissions=True, sandbox="claude")
+    async with staged(tmp_path, *replies, options=options, env={"UNTILDONE_STORE": str(store)}) as stage:
+        assert (await stage.iterate()).failure is None
+        results = [event for event in stage.told if isinstance(event, AgentToolResult)]
+        assert len(results) == 3
+        assert not any("the-key-itself" in event.text for event in results)
+        assert not (stage.folder / "seen-by-bash.txt").exists()
+    assert [path.name for path in store.iterdir()] == ["seal.key"]
+    assert key.read_text() == "the-key-itself"

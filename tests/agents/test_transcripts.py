@@ -5,6 +5,7 @@ import json
 import math
 import os
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,62 @@ def test_a_session_is_found_under_another_folder_name(tmp_path: Path) -> None:
 def test_a_hostile_session_id_reaches_no_file(tmp_path: Path, session: str) -> None:
     write(transcript_path(tmp_path, "/w", SESSION), reply("m1"))
     assert TranscriptLedger(tmp_path).replies(session, "/w") == []
+
+
+def asked(content: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "user", "message": {"content": content}, "timestamp": "2026-01-02T03:04:05.000Z", **more}
+
+
+def tool_call(message_id: str) -> dict[str, Any]:
+    entry = reply(message_id)
+    return entry | {"message": entry["message"] | {"stop_reason": "tool_use"}}
+
+
+ANSWERED = [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}]
+CLEARED = (asked("<local-command-caveat>x", isMeta=True), asked("<command-name>/clear</command-name>"))
+
+
+@pytest.mark.parametrize(
+    ("entries", "unanswered"),
+    [
+        ((), False),
+        (CLEARED, False),
+        ((*CLEARED, asked("the prompt")), True),
+        ((*CLEARED, asked("the prompt"), {"type": "attachment"}, {"type": "cost-state"}), True),
+        ((asked("the prompt"), {"type": "api-request"}), True),
+        ((asked("the prompt"), {"type": "api-request"}, reply("m1")), False),
+        ((asked("the prompt"), reply("m1"), {"type": "attachment"}, {"type": "last-prompt"}), False),
+        ((asked("the prompt"), tool_call("m1")), True),
+        ((asked("the prompt"), tool_call("m1"), asked(ANSWERED)), True),
+        ((asked("the prompt"), tool_call("m1"), asked(ANSWERED), reply("m2")), False),
+        ((asked("the prompt"), reply("m1"), asked([{"type": "text", "text": "[Request interrupted by user]"}])), False),
+    ],
+)
+def test_what_was_asked_and_left_no_answer(tmp_path: Path, entries: tuple[Any, ...], unanswered: bool) -> None:
+    write(transcript_path(tmp_path, "/w", SESSION), *entries, tail=b'{"type":"user","mess')
+    assert TranscriptLedger(tmp_path).unanswered(SESSION, "/w") is unanswered
+    assert not TranscriptLedger(tmp_path).unanswered(SESSION, "/w", only_subagents=True)
+
+
+def test_a_subagent_may_be_left_without_an_answer(tmp_path: Path) -> None:
+    main = transcript_path(tmp_path, "/w", SESSION)
+    write(main, reply("m1"))
+    write(main.parent / SESSION / "subagents" / "agent-a.jsonl", asked("look"), {"type": "api-request"})
+    assert TranscriptLedger(tmp_path).unanswered(SESSION, "/w", only_subagents=True)
+
+
+def test_a_session_is_found_by_its_prompt_and_nobody_elses_is_taken(tmp_path: Path) -> None:
+    written = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
+    ledger = TranscriptLedger(tmp_path)
+    assert ledger.find_session("/w", since=0, prompt="Do this") is None
+    write(transcript_path(tmp_path, "/w", "theirs"), asked("Do that, please"), asked("Do this"))
+    write(transcript_path(tmp_path, "/elsewhere", "other"), asked("Do this"))
+    transcript_path(tmp_path, "/w", "folder").mkdir()
+    assert ledger.find_session("/w", since=written, prompt="Do this") is None
+    write(transcript_path(tmp_path, "/w", "ours"), *CLEARED, asked([{"type": "text", "text": "Do this and more"}]))
+    assert ledger.find_session("/w", since=written, prompt="Do this") == "ours"
+    assert ledger.find_session("/w", since=written + 1, prompt="Do this") is None
+    assert ledger.find_session("/w", since=written, prompt="") is None
 
 
 def test_no_transcript_is_no_reply(tmp_path: Path) -> None:

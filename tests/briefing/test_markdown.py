@@ -1,6 +1,7 @@
 """The briefing: every fact from the log, honest on a good night, a bad one, and an empty one."""
 
 import re
+from dataclasses import replace
 from datetime import UTC
 
 from core.night_kit import HOSTILE, POLICY, check, committed, night, night_events, reported, validation
@@ -209,3 +210,27 @@ def test_trace_events_change_nothing() -> None:
     events = night_events()
     control = [record for record in records(events) if record.event.KIND == "control"]
     assert briefing(control) == briefing(records(events))
+
+
+def test_the_spend_says_who_paid_what_was_lost_and_that_a_subscriptions_dollars_are_nominal() -> None:
+    session = tr.AgentSession(iteration_num=1, session_id="s", lane="none")
+    text = told(started(1), session, failed(1, "hang", cost_usd=0.25), started(2), completed(2, cost_usd=0.5))
+    spend = section(text, "Spend")
+    assert "Paid by: subscription $0.75 (nominal). No API key was in use" in spend
+    assert text.count("nominal (") == 1
+    assert "Lost $0.25 to retries: hang $0.25." in spend
+    assert "| 1 | `hang` | 1 | $0.25 |" in spend
+    keyed = told(started(1), replace(session, lane="ANTHROPIC_API_KEY"), completed(1, cost_usd=0.5))
+    assert "Paid by: API key $0.50.\n" in keyed
+    assert "Lost" not in section(keyed, "Spend")
+
+
+def test_meddling_stands_at_the_head() -> None:
+    head = told(ev.StoreTampered(detail="record `7` was forged"), ev.SteeringRefused(command="stop")).split("## ", 1)[0]
+    assert "the record was changed from outside once and put right: record" in head
+    assert "the agent tried to steer the run once and was refused" in head
+
+
+def test_what_an_agent_was_refused_is_not_what_humans_asked_for() -> None:
+    assert "What humans asked for" not in told(ev.SteeringRefused(command="stop"))
+    assert "paused the run" in section(told(ev.PauseRequested(by="me")), "What humans asked for on the way")

@@ -9,6 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cli.cli_kit import FIRST, Runs
+from untildone.core.events import ContinuousCompleted, SettingsChanged
+from untildone.core.policy import AgentOptions, Policy, RunSpec
+
 CLAIM = """All of it is done.
 ---LOOP_STATUS---
 STATUS: COMPLETE
@@ -89,3 +93,19 @@ class Background:
             text=True,
             **more,
         )
+
+
+def cut_chain(runs: Runs, background: Background, *then_goals: str) -> str:
+    """A goal that is reached, with nothing of the next one in the log: its driver died between them."""
+    spec = RunSpec(
+        goal="The first goal",
+        cwd=str(background.project),
+        name="night",
+        checks=("true",),
+        then=tuple(str(background.project / f"{name}.md") for name in ("second", "third")),
+        then_goals=then_goals,
+        options=AgentOptions(agent="claude_cli", claude=background.flags[3]),
+    )
+    changed = SettingsChanged(by="cli", policy=Policy(max_runs=5), spec=spec)
+    done = ContinuousCompleted(stop_reason="validation_passed", verified=True)
+    return runs.begin(background.project, changed, *FIRST, done, status="completed", goal=spec.goal)

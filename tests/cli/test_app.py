@@ -21,6 +21,10 @@ def test_alone_it_explains_itself(say: Say) -> None:
     assert "untildone rehearse" in said.out
 
 
+LONG = "a" * 300
+"""A name no disk takes."""
+
+
 @pytest.mark.parametrize("command", [name for part in app.COMMANDS.values() for name in part])
 def test_every_command_has_help(say: Say, command: str) -> None:
     said = say(command, "--help")
@@ -63,6 +67,12 @@ def test_every_flag_of_the_table_is_an_option_of_run(say: Say) -> None:
         (["run", "x", "-m", "1", "--session", "old"], "'old' is not one of 'fresh', 'resume'"),
         (["run", "x", "-m", "1", "-v", "--json"], "--verbose and --json exclude each other"),
         (["run", "x", "-m", "1", "--cwd", "nowhere"], "nowhere is not a folder"),
+        (["run", "x", "-m", "1", "--cwd", LONG], "is not a folder"),
+        (["run", "x", "-m", "1", "--cwd", "~nobody-of-that-name"], "is not a folder"),
+        (["run", "x", "-m", "1", "--then", LONG], "cannot be read: File name too long"),
+        (["run", "--prompt-file", "~nobody-of-that-name/x", "-m", "1"], "cannot be read"),
+        (["run", "x", "-m", "1", "--claude", LONG], "there is no program"),
+        (["tasks", "loop.md", "-m", "1"], "loop.md cannot be read"),
         (["tasks", "nowhere.md", "-m", "1"], "nowhere.md cannot be read"),
         (["tasks", "empty.md", "-m", "1"], "empty.md is empty"),
         (["tasks", "pipe", "-m", "1"], "pipe is no plain file"),
@@ -93,6 +103,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(say: Say, project: Path, argv: 
     (project / "t.md").write_text("- [ ] a")
     (project / "huge.md").write_text("- [ ] a\n" * 200_000)
     os.mkfifo(project / "pipe")
+    (project / "loop.md").symlink_to("loop.md")
     (project.parent / "TODO.md").write_text("- [ ] a")
     said = say(*argv)
     assert said.code == 2
@@ -132,6 +143,11 @@ def test_our_own_bug_is_one_line_and_a_file(say: Say, store: Path, monkeypatch: 
     (details,) = store.glob("crash-*.log")
     assert str(details) in said.err
     assert "Traceback" in details.read_text()
+    for n in range(30):
+        (store / f"crash-20250101-0000{n:02}-1.log").touch()
+    say("status")
+    assert len(list(store.glob("crash-*.log"))) <= 21
+    assert details.exists(), "the newest are kept"
 
 
 def test_ctrl_c_is_130(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:

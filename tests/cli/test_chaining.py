@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.background_kit import Background, eventually
+from cli.background_kit import Background, cut_chain, eventually
 from cli.cli_kit import Runs, Say
 from untildone import config
 from untildone.core.chain import next_policy, next_run_id
@@ -102,25 +102,57 @@ def test_a_goal_that_cannot_be_read_is_said_before_anything_starts(
     assert not store.exists()
 
 
-def test_a_chain_cut_between_two_goals_goes_on_with_resume(
+@pytest.mark.parametrize("meddle", ["rm -f second.md third.md", "echo EVIL | tee second.md third.md"])
+def test_nobody_who_writes_the_goal_files_chooses_the_next_goal(
+    say: Say, runs: Runs, background: Background, goals: list[str], meddle: str
+) -> None:
+    background.let_go()
+    said = say("run", "The first goal", *background.flags, "--check", meddle, *goals, "--json")
+    assert said.code == 0, said.err
+    states = chain(runs, first_of(runs))
+    assert [state.spec.goal for state in states] == ["The first goal", "The second goal", "The third goal"]
+    assert [len(state.spec.then_goals) for state in states] == [2, 1, 0]
+
+
+def test_a_chain_cut_between_two_goals_says_so_and_goes_on_with_resume(
     say: Say, runs: Runs, project: Path, background: Background, goals: list[str]
 ) -> None:
-    """The next goal's file is gone when its turn comes: as after a crash, nothing of the next run is in the log."""
-    check = f"rm -f '{project}/second.md'"
     background.let_go()
-    said = say("run", "The first goal", *background.flags, "--check", check, *goals, "--json")
-    assert said.code == 2
-    assert json.loads(said.out)["success"] is True, "what was reached is reported all the same"
-    first = first_of(runs)
-    assert f"untildone resume {first}" in said.err
-    assert len(chain(runs, first)) == 1
-    (project / "second.md").write_text("The second goal, refined\n")
+    first = cut_chain(runs, background, "Second", "Third")
+    told = f"was not started: `untildone resume {first}` starts it"
+    assert told in say("status").out
+    assert told in json.loads(say("status", "--json").out)["advice"]
     again = say("resume", first, "--json", "--check", "true")
     assert again.code == 0, again.err
     states = chain(runs, first)
-    assert [state.spec.goal for state in states] == ["The first goal", "The second goal, refined", "The third goal"]
+    assert [state.spec.goal for state in states] == ["The first goal", "Second", "Third"]
     assert json.loads(again.out)["run_id"] == states[2].run_id
     assert "is done" in say("resume", first).err
+    assert "not started" not in say("status", first).out
+
+
+def test_a_chain_of_an_older_version_reads_its_files_and_says_when_it_cannot(
+    say: Say, runs: Runs, project: Path, background: Background, goals: list[str]
+) -> None:
+    background.let_go()
+    first = cut_chain(runs, background)
+    (project / "second.md").unlink()
+    assert "second.md cannot be read" in say("resume", first).err
+    assert "second.md cannot be read" in say("resume", "--interrupted").err
+    assert "was not started" in say("status").out
+    (project / "second.md").write_text("Refined\n")
+    assert say("resume", first, "--json").code == 0
+    assert [state.spec.goal for state in chain(runs, first)] == ["The first goal", "Refined", "The third goal"]
+
+
+def test_other_goals_can_be_named_when_a_run_is_taken_up(
+    say: Say, runs: Runs, project: Path, background: Background, goals: list[str]
+) -> None:
+    background.let_go()
+    first = cut_chain(runs, background, "Second", "Third")
+    (project / "fourth.md").write_text("The fourth goal\n")
+    assert say("resume", first, "--then", "fourth.md", "--json").code == 0
+    assert [state.spec.goal for state in chain(runs, first)] == ["The first goal", "Second", "The fourth goal"]
 
 
 def test_resuming_a_chain_takes_up_the_run_that_stands_open(

@@ -1,12 +1,15 @@
 """What `doctor` says: facts where they can be had, `unknown` where not, and the exit code of what is missing."""
 
+import asyncio
 import fcntl
 import json
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from math import inf
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -28,9 +31,12 @@ from untildone.core.checkup import (
     read_login,
     sandbox_row,
 )
+from untildone.core.trace import AgentMessage
+from untildone.engine.clock import SystemClock
 from untildone.rehearsal.environment import claude_environment
 from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import Reply, Scenario
+from untildone.store.sqlite import SqliteLog
 
 STATUS = '{{"loggedIn": {logged_in}, "authMethod": "claude.ai", "loginExpiresAt": {expires}}}'
 
@@ -67,6 +73,10 @@ STATUS = '{{"loggedIn": {logged_in}, "authMethod": "claude.ai", "loginExpiresAt"
         (
             '{"loggedIn": true, "authMethod": "x", "loginExpiresAt": "soon"}',
             Login(known=True, logged_in=True, method="x"),
+        ),
+        *(
+            (f'{{"loggedIn": true, "loginExpiresAt": {nonsense}}}', Login(known=True, logged_in=True))
+            for nonsense in ("1e999", "-1e999", "NaN", "1e18", "-5", "0", "1" * 400, "true", '""', '"9999-12-31"')
         ),
     ],
 )
@@ -232,6 +242,24 @@ def test_a_run_that_works_here_is_in_the_way(say: Say, runs: Runs, project: Path
     assert rows(say("doctor", "--json"))["folder"]["status"] != "missing"
 
 
+def test_the_store_says_how_large_it_is_and_how_much_of_it_is_free(say: Say, runs: Runs, project: Path) -> None:
+    words = [AgentMessage(iteration_num=1, text="x" * 1000)] * 3000
+    runs.begin(project, *words)
+
+    def detail() -> str:
+        return str(rows(say("doctor", "--json"))["store"]["detail"])
+
+    assert re.search(r"1 run, \d\.\d MiB, [\d ]+KiB of it free$", detail()), detail()
+
+    async def trim() -> None:
+        log = SqliteLog(runs.path, SystemClock())
+        await log.trim_ended(before=inf, most=9999)
+        await log.close()
+
+    asyncio.run(trim())
+    assert re.search(r"1 run, \d\.\d MiB, [34]\.\d MiB of it free$", detail()), detail()
+
+
 def test_a_disk_below_the_reserve(say: Say, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNTILDONE_DISK_RESERVE", "900TB")
     said = say("doctor", "--json")
@@ -276,3 +304,16 @@ def test_without_git_it_goes_on_looking(
     found = rows(said)
     assert (found["git"]["status"], found["claude"]["status"], said.code) == ("missing", "ok", 1)
     assert found["folder"]["status"] == "unknown"
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize("store", [f"/{LONG}/x", "~nobody-of-that-name/x"])
+def test_a_store_that_cannot_be_is_a_row_like_any_other(
+    say: Say, claude: Callable[[str], str], store: str, project: Path
+) -> None:
+    program = claude(STATUS.format(logged_in="true", expires="null"))
+    found = rows(say("doctor", "--claude", program, "--store", store, "--json"))
+    assert "disk" in found
+    assert (found["store"]["status"] == "missing") == (LONG in store)

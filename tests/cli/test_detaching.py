@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.background_kit import Background, eventually
+from cli.background_kit import Background, cut_chain, eventually
 from cli.cli_kit import DONE, FIRST, SUSPENDED, Runs, Say
 from untildone.core.chain import next_run_id
 from untildone.core.events import ContinuousResumed, PauseRequested, StopRequested
-from untildone.core.policy import Policy
+from untildone.core.policy import AgentOptions, Policy
 
 
 def started(say: Say, background: Background, *more: str) -> tuple[str, int]:
@@ -268,9 +268,31 @@ def test_what_a_human_wanted_is_no_interruption(
     assert "no interrupted runs" in say("resume", "--interrupted").out
 
 
-def test_an_old_interruption_is_left_alone(say: Say, runs: Runs, project: Path) -> None:
-    runs.begin(project, *FIRST, status="running", policy=Policy(max_runs=5, session_expiry=-1.0))
-    assert "no interrupted runs" in say("resume", "--interrupted").out
+def test_what_was_cut_off_and_is_left_is_said(say: Say, runs: Runs, project: Path) -> None:
+    runs.begin(project, *FIRST, status="running", policy=Policy(max_runs=5, deadline=1.0))
+    runs.begin(project, *FIRST, PauseRequested(by="cli"), status="running", name="b", run_id="bbb")
+    runs.begin(project, *FIRST, status="running", name="c", run_id="ccc")
+    runs.begin(project, DONE, status="completed", name="c", run_id="ddd")
+    said = say("resume", "--interrupted")
+    assert (said.code, said.out) == (0, "no interrupted runs to take up\n")
+    for told in (
+        "night (abc123def456) is not taken up: its deadline, 1970-01-01",
+        "b (bbb) is not taken up: it is paused; `untildone resume bbb`",
+        "c (ccc) is not taken up: a newer run of the same name took its place",
+    ):
+        assert told in said.err
+    assert said.err.count("\n") == 3
+
+
+def test_a_run_that_waited_for_days_is_taken_up(say: Say, runs: Runs, project: Path, background: Background) -> None:
+    """A weekly limit, and then a reboot: how long a session may rest has nothing to do with it."""
+    background.let_go()
+    claude = AgentOptions(agent="claude_cli", claude=background.flags[3])
+    run_id = runs.begin(
+        project, *FIRST, status="running", policy=Policy(max_runs=5, session_expiry=-1.0), options=claude
+    )
+    assert say("resume", "--interrupted").code == 0
+    assert runs.state(run_id).phase == "completed"
 
 
 def test_interrupted_runs_are_taken_up_as_they_are(say: Say, project: Path) -> None:
@@ -279,14 +301,8 @@ def test_interrupted_runs_are_taken_up_as_they_are(say: Say, project: Path) -> N
         assert (said.code, said.err.count("\n")) == (2, 1)
 
 
-def test_a_chain_whose_next_goal_never_started_is_an_interruption(
-    say: Say, runs: Runs, background: Background, project: Path
-) -> None:
-    (project / "second.md").write_text("The second goal\n")
+def test_a_chain_whose_next_goal_never_started_is_an_interruption(say: Say, runs: Runs, background: Background) -> None:
     background.let_go()
-    said = say("run", "a goal", *background.flags, "--check", "rm second.md || true", "--then", "second.md", "--json")
-    assert said.code == 2
-    (project / "second.md").write_text("The second goal\n")
-    first = json.loads(said.out)["run_id"]
+    second = next_run_id(cut_chain(runs, background, "Second", "Third"))
     assert say("resume", "--interrupted").code == 0
-    assert runs.state(next_run_id(first)).phase == "completed"
+    assert [runs.state(run_id).phase for run_id in (second, next_run_id(second))] == ["completed"] * 2

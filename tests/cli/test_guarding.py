@@ -7,6 +7,7 @@ import pytest
 
 from cli.cli_kit import FIRST, SUSPENDED, Runs
 from untildone.cli.guarding import is_inside_agent
+from untildone.core.events import SteeringRefused
 
 RUN = "abc123def456"
 
@@ -34,6 +35,11 @@ def test_the_mark_in_our_own_environment_is_enough(monkeypatch: pytest.MonkeyPat
     assert not is_inside_agent()
 
 
+def test_what_a_check_runs_may_have_been_written_by_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNTILDONE_CHECK_OF", RUN)
+    assert is_inside_agent()
+
+
 @pytest.mark.parametrize(
     "shell",
     [
@@ -56,3 +62,17 @@ def test_an_agent_starts_no_runs(project: Path, store: Path, command: str) -> No
     said = ask(f"untildone {command}", UNTILDONE_RUN=RUN)
     assert (said.returncode, said.stdout) == (5, "")
     assert not store.exists()
+
+
+def test_a_refusal_is_recorded_in_the_agents_own_run(runs: Runs, project: Path) -> None:
+    run_id = runs.begin(project, *FIRST, SUSPENDED)
+    said = ask("env -u UNTILDONE_RUN untildone limits --max-cost 1000; exit $?", UNTILDONE_RUN=run_id)
+    assert said.returncode == 5
+    assert [record.event for record in runs.read()][-1] == SteeringRefused(command="limits --max-cost 1000")
+
+
+def test_an_agent_of_no_known_run_is_refused_all_the_same(runs: Runs, project: Path) -> None:
+    runs.begin(project, *FIRST, SUSPENDED)
+    said = ask("untildone stop", UNTILDONE_RUN="nobody")
+    assert (said.returncode, said.stderr.count("\n")) == (5, 1)
+    assert not any(isinstance(record.event, SteeringRefused) for record in runs.read())

@@ -9,22 +9,24 @@ import subprocess
 import sys
 import termios
 import textwrap
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
 
 from core.night_kit import HOSTILE, POLICY, night, night_events
-from core.run_kit import START, after, now_of, opening, records, started
-from untildone.cli.footer import Activity, footer
+from core.run_kit import START, after, completed, failed, now_of, opening, records, started
+from untildone.cli.footer import Activity, footer, rows_added
 from untildone.cli.live import LiveScreen
 from untildone.cli.plain import PlainLines
 from untildone.cli.progress import open_progress
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.events import Record
+from untildone.core.fold import fold
 from untildone.core.printable import columns
 from untildone.core.state import LoopState
 from untildone.core.views import RunView, run_view
@@ -33,7 +35,7 @@ from untildone.core.views import RunView, run_view
 def drawn(view: RunView, activity: Activity, now: float, *, width: int = 100, height: int = 30) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
     with console.capture() as caught:
-        console.print(footer(view, activity, now, width=width, height=height))
+        console.print(Group(*footer(view, activity, now, width=width, height=height)))
     return caught.get().rstrip("\n").split("\n")
 
 
@@ -73,6 +75,19 @@ def test_a_wait_counts_down() -> None:
     state = after(*events[2:], policy=POLICY)
     view = run_view(state, START + 50, alive=True)
     assert "10s left: waiting for the rate limit" in "\n".join(drawn(view, Activity(), START + 50))
+
+
+def test_between_two_iterations_the_last_one_is_over() -> None:
+    resting = replace(POLICY, loop_delay=60.0)
+    for events, said in (
+        ((started(1), completed(1)), "after iteration 1 of 6 "),
+        ((started(1), failed(1, "hang", retry_at=START + 60)), "after iteration 1 of 7 "),
+        ((started(1), failed(1, "overloaded", retry_at=START + 60)), "● iteration 1 of 6 "),
+        ((), "before iteration 1 of 6\n"),
+    ):
+        state = after(*events, policy=resting)
+        text = "\n".join(drawn(run_view(state, now_of(state), alive=True), Activity(), now_of(state)))
+        assert said in text
 
 
 def test_money_and_time_are_shown_without_limits_too() -> None:
@@ -116,6 +131,40 @@ def show(stream: io.StringIO, events: Iterable[Record]) -> str:
         for record in events:
             live.on_record(record)
     return stream.getvalue()
+
+
+def test_a_footer_that_a_narrower_terminal_wrapped_is_taken_back_whole() -> None:
+    assert [rows_added((80, 61, 60, 10, 0), width) for width in (100, 80, 60, 30)] == [0, 0, 2, 5]
+    up_and_then_rich = "\x1b[1A\r\x1b[2K"
+    assert up_and_then_rich in _drawn_twice(100, 40)
+    assert up_and_then_rich not in _drawn_twice(100, 100)
+    assert up_and_then_rich not in _drawn_twice(60, 100)
+
+
+def _drawn_twice(width: int, then: int) -> str:
+    """What a screen prints for a record that comes after the terminal was given another width."""
+    stream = WatchedScreen()
+    console = Console(file=stream, width=width, height=24, force_terminal=True, color_system=None)
+    with LiveScreen(console, fold(night()[:5]), now=lambda: START + 30) as live:
+        assert stream.has_footer.wait(5)
+        console.width = then
+        before = len(stream.getvalue())
+        live.on_record(night()[5])
+    return stream.getvalue()[before:]
+
+
+class WatchedScreen(io.StringIO):
+    """A terminal of memory that says when the footer stands on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_footer = threading.Event()
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if "breaker closed" in text:
+            self.has_footer.set()
+        return written
 
 
 def interrupted() -> Iterator[Record]:

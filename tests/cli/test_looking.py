@@ -2,8 +2,17 @@ import json
 from pathlib import Path
 
 from cli.cli_kit import DONE, FIRST, LIMITED, SUSPENDED, Runs, Say
-from untildone.core.events import ContinuousWarning, IterationCompleted, IterationStarted
-from untildone.core.trace import AgentMessage
+from untildone.core.events import (
+    ContinuousWarning,
+    IterationCompleted,
+    IterationFailed,
+    IterationStarted,
+    SettingsChanged,
+    SteeringRefused,
+    StoreTampered,
+)
+from untildone.core.policy import Policy, RunSpec
+from untildone.core.trace import AgentMessage, AgentSession
 
 SECOND = (IterationStarted(iteration_num=2), IterationCompleted(iteration_num=2, cost_usd=0.5, duration_seconds=4.0))
 
@@ -89,3 +98,37 @@ def test_replay_shows_iterations_and_what_other_limits_would_have_done(say: Say,
     assert "That is 1 iteration, $0.25" in said
     assert "instead of 2 iterations, $0.75" in said
     assert "gone on beyond" in say("replay", "--set", "max_runs=0", "--set", "max_cost_usd=0").out
+
+
+SECRET_URL = "https://user:pass@hooks.example.com/T0K3N?key=T0K3N"
+
+
+def test_status_and_brief_say_who_paid_and_what_trouble_cost(say: Say, runs: Runs, project: Path) -> None:
+    session = AgentSession(iteration_num=1, session_id="s", lane="none")
+    broken = IterationFailed(
+        iteration_num=2, error="529", error_type="overloaded", retry_allowed=True, cost_usd=0.5, duration_seconds=4.0
+    )
+    meddling = (StoreTampered(detail="record 3 was forged"), SteeringRefused(command="stop"))
+    runs.begin(project, FIRST[0], session, FIRST[1], SECOND[0], broken, *meddling, SUSPENDED)
+    lines = say("status").out.splitlines()
+    assert "   paid by  subscription $0.75 (nominal)" in lines
+    assert "      lost  $0.50 to retries: overloaded $0.50" in lines
+    assert sum(line.startswith("   warning  the ") for line in lines) == 2
+    found = json.loads(say("brief", "--json").out)
+    assert (found["spend_by_lane"], found["lost_usd"]) == ({"subscription": 0.75}, {"overloaded": 0.5})
+    assert [row["cost_usd"] for row in found["iterations"]] == [0.25, 0.5]
+    assert "paid by" not in say("status", "--cwd", str(project.parent)).out
+
+
+def test_no_command_shows_the_address_of_a_channel(say: Say, runs: Runs, project: Path) -> None:
+    spec = RunSpec(goal="g", cwd=str(project), name="night", notify=(SECRET_URL,))
+    runs.begin(project, SettingsChanged(by="me", policy=Policy(max_runs=1), spec=spec), SUSPENDED)
+    assert runs.state().spec.notify == (SECRET_URL,)
+    records = [json.loads(line) for line in say("log", "--json").out.splitlines()]
+    changed = next(record for record in records if record["event_type"] == "continuous.settings_changed")
+    assert "https://hooks.example.com/…" in json.dumps(changed, ensure_ascii=False)
+    planned = ("run", "g", "-m", "1", "--notify", SECRET_URL, "--dry-run")
+    told = [say(*planned), say(*planned, "--json"), say("log"), say("log", "--json"), say("log", "-v", "--json")]
+    told += [say("status", "--json"), say("ls", "--json"), say("brief"), say("brief", "--json"), say("replay")]
+    assert all(said.code == 0 for said in told)
+    assert not any("T0K3N" in said.out + said.err or "user:pass" in said.out + said.err for said in told)

@@ -23,6 +23,14 @@ def test_config_shows_every_value_and_its_origin(say: Say, project: Path, monkey
     assert "profile ralph (--profile)" in say("config", "--profile", "ralph").out
 
 
+def test_config_shows_of_a_channel_only_where_it_is(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNTILDONE_NOTIFY", "https://user:pass@hooks.example.com/T0K3N?key=T0K3N")
+    shown = say("config")
+    assert "https://hooks.example.com/…" in shown.out
+    assert json.loads(say("config", "--json").out)["notify"]["value"] == ["https://hooks.example.com/…"]
+    assert "T0K3N" not in shown.out + say("config", "--json").out
+
+
 def test_trust_lets_a_project_file_set_commands_until_it_changes(say: Say, project: Path) -> None:
     file = project / "untildone.toml"
     file.write_text('checks = ["true"]\n')

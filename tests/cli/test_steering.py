@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from cli.cli_kit import DONE, FIRST, SUSPENDED, Runs, Say
-from untildone.core.events import LimitsChanged, MessageReceived, ResetRequested
+from untildone.core.events import LimitsChanged, MessageReceived, ResetRequested, SteeringRefused
 from untildone.core.policy import Policy
 
 OPERATOR_COMMANDS = [
@@ -23,7 +23,9 @@ def test_an_agent_cannot_steer_its_own_run(
     said = say(*argv)
     assert said.code == 5
     assert said.err.startswith("untildone: an agent may not")
-    assert runs.read() == before
+    *unchanged, tried = runs.read()
+    assert unchanged == before
+    assert isinstance(tried.event, SteeringRefused)
 
 
 def test_what_does_not_run_cannot_be_stopped_or_paused(say: Say, runs: Runs, project: Path) -> None:

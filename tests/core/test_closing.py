@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
-from core.run_kit import START, after, completed, failed, started
+from core.run_kit import START, after, failed, started
 from untildone.core import events as ev
 from untildone.core.closing import BACKOFF_CAP, RESET_MARGIN, Change, close_iteration
 from untildone.core.decide import Iterate, Stop, Wait, decide
 from untildone.core.fold import fold
+from untildone.core.limits import LONGEST_PROBE
 from untildone.core.outcome import FaultEvidence, Outcome
+from untildone.core.policy import Policy
 from untildone.core.state import LoopState
 
 NOW = START + 100
@@ -50,6 +52,8 @@ def test_a_reset_nobody_can_read_backs_off() -> None:
         for n in range(6)
     ]
     assert pauses == sorted(set(pauses))
+    late = close(in_outage(50, "usage_limit"), api_error="usage_limit_reached", text="later")
+    assert late.retry_at == NOW + LONGEST_PROBE
 
 
 def test_a_reset_that_is_over_and_did_not_help_does_not_make_the_loop_spin() -> None:
@@ -114,5 +118,17 @@ def test_a_session_that_is_gone_is_replaced_by_a_fresh_one_at_no_cost() -> None:
 
 
 def test_an_outage_that_outlasts_its_budget_stops_the_run() -> None:
-    state = after(started(1), completed(1), started(2), failed(2, "network", session_id="s"))
-    assert isinstance(decide(state, START + state.policy.outage_budget * 2), Stop)
+    trouble = (started(1), failed(1, "network", session_id="s"), started(1, retry=1), failed(1, "network"))
+    state = after(*trouble, every=Policy().outage_budget / 2 + 1)
+    assert isinstance(decide(state, START), Stop)
+
+
+def test_a_machine_that_slept_through_the_budget_tries_again_first() -> None:
+    state = after(started(1), failed(1, "network", session_id="s"))
+    assert decide(state, START + state.policy.outage_budget * 2) == Iterate(1, 1, "s")
+
+
+def test_a_reset_farther_away_than_any_limit_lasts_is_not_waited_for() -> None:
+    closed = close(after(started(1)), api_error="usage_limit_reached", resets_at=NOW + 400 * 86_400)
+    assert closed.error_type == "usage_limit"
+    assert NOW < (closed.retry_at or 0) < NOW + 10

@@ -97,11 +97,11 @@ def test_three_counted_faults_in_a_row_stop() -> None:
 
 def test_an_outage_longer_than_its_budget_stops_and_a_reply_ends_it() -> None:
     policy = Policy(max_runs=9, outage_budget=100)
-    out = [started(1), failed(1, "overloaded")]
-    assert reason_of(after(*out, policy=policy), START + 99) is None
-    assert reason_of(after(*out, policy=policy), START + 200) is Reason.OUTAGE
+    out = [started(1), failed(1, "overloaded"), started(1, retry=1), failed(1, "overloaded")]
+    assert reason_of(after(*out, policy=policy, every=49), START + 999) is None
+    assert reason_of(after(*out, policy=policy, every=50), START + 999) is Reason.OUTAGE
     reply = AgentReply(iteration_num=1, message_id="m", model="m", usage=Usage(), cost_usd=0.0)
-    assert reason_of(after(*out, started(1, retry=1), reply, policy=policy), START + 200) is None
+    assert reason_of(after(*out, started(1, retry=2), reply, policy=policy, every=50), START + 999) is None
 
 
 def test_blocked_is_a_stop_of_its_own() -> None:

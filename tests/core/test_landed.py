@@ -33,13 +33,17 @@ def test_one_that_goes_on_in_the_same_session_owes_nothing() -> None:
         ev.LandingFailed(iteration_num=1, reason="a hook said no"),
         ev.LandingSnapshot(iteration_num=1, ref="refs/x", commit="c1"),
         started(2),
-        ev.ContinuousSuspended(stop_reason="stop_requested"),
         ev.ContinuousCompleted(stop_reason="completion_signal"),
     ],
 )
 def test_the_debt_is_paid_or_forgotten(paid: ev.Event) -> None:
-    """After an orderly stop the folder is the human's again: nothing there is committed in their absence."""
     assert after(BEGUN, completed(1), paid).unsettled is None
+
+
+def test_after_a_stop_the_folder_is_the_humans_again_and_the_debt_is_marked_so() -> None:
+    owed = after(BEGUN, completed(1), ev.ContinuousSuspended(stop_reason="stop_requested")).unsettled
+    assert owed is not None
+    assert owed.after_stop
 
 
 def test_a_request_nobody_saw_an_answer_to_is_an_unknown_cost() -> None:

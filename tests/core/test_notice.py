@@ -19,7 +19,7 @@ from untildone.core.stopping import Reason
 
 NOTED = (
     ev.ContinuousCompleted, ev.ContinuousSuspended, ev.ContinuousWaiting, ev.BudgetWarning, ev.ResourcesSeen,
-    ev.IterationCompleted,
+    ev.IterationCompleted, ev.StoreTampered,
 )  # fmt: skip
 
 
@@ -48,6 +48,7 @@ DONE = ev.ContinuousCompleted(stop_reason="validation_passed", verified=True)
 UNPROVEN = ev.ContinuousCompleted(stop_reason="completion_signal")
 WAITING = ev.ContinuousWaiting(cause="usage_limit", until=START + 7200)
 BUDGET = ev.BudgetWarning(limit_type="max_cost_usd", limit_value=5.0, current_value=4.1)
+TAMPERED = ev.StoreTampered(detail="record 7 was forged", records=(7,))
 DISK = ev.ResourcesSeen(disk_low=True, disk_free=100 << 20, detail="/w has 100 MiB left")
 
 
@@ -66,6 +67,7 @@ DISK = ev.ResourcesSeen(disk_low=True, disk_free=100 << 20, detail="/w has 100 M
         ([WAITING], "waiting", "it: waiting for the usage limit until", "goes on by itself"),
         ([BUDGET], "budget", "it: 82 % of max_cost_usd is used", "$4.10 of $5.00."),
         ([DISK], "needs_you", "it: paused: the disk is nearly full", "/w has 100 MiB left"),
+        ([TAMPERED], "needs_you", "it: its record was changed from outside", "record 7 was forged"),
         ([asking("CR or LF?")], "needs_you", "it: the agent asks: CR or LF?", "untildone message run1"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -86,6 +88,8 @@ def test_what_is_told(events: list[Event], kind: str, title: str, body: str) -> 
         [ev.ContinuousWaiting(cause="disk_low", until=None)],
         [ev.ResourcesSeen(disk_low=False, disk_free=1 << 40)],
         [DISK, replace(DISK, disk_free=1)],
+        [TAMPERED, started(1), TAMPERED],
+        [ev.SteeringRefused(command="stop")],
         [started(1)],
         [started(1), failed(1, "overloaded")],
         [started(1), completed(1)],
@@ -94,6 +98,7 @@ def test_what_is_told(events: list[Event], kind: str, title: str, body: str) -> 
     ],
     ids=[
         "a short wait", "a pause that was asked for", "the wait for the disk", "room again", "a worse disk",
+        "more of the same meddling", "a refused command",
         "a start", "a fault that passes", "an iteration", "the same question", "no question at all",
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from core.event_kit import values_of
 from core.night_kit import POLICY, night, reported, validation
-from core.run_kit import START, after, completed, failed, now_of, records, started
+from core.run_kit import START, after, completed, done_claim, failed, now_of, records, started
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.fold import HANDLERS, fold
@@ -293,3 +293,40 @@ def test_any_history_can_be_looked_at(events: list[ev.Event], alive: bool) -> No
     view = run_view(state, now_of(state), alive=alive)
     json.dumps(status_json(view, state))
     assert "\n" not in monitor_line(view)
+
+
+# --- who paid, what was lost, who meddled ------------------------------------------------------------------------
+
+
+def test_the_status_for_programs_has_the_ledger_by_purse_and_by_fault() -> None:
+    session = tr.AgentSession(iteration_num=1, session_id="s", lane="none")
+    state = after(started(1), session, failed(1, "hang", cost_usd=0.3), started(2), completed(2, cost_usd=0.5))
+    found = status_json(run_view(state, now_of(state)), state)
+    assert (found["lane"], found["spend_by_lane"], found["lost_usd"]) == (
+        "subscription", {"subscription": 0.8}, {"hang": 0.3},
+    )  # fmt: skip
+    assert (found["tampered"], found["refusals"]) == ([], 0)
+
+
+def test_meddling_is_told_in_a_sentence_each() -> None:
+    once = seen(ev.StoreTampered(detail="record 7 was forged"), ev.SteeringRefused(command="stop"))
+    assert once.meddling == (
+        "the record was changed from outside once and put right: record 7 was forged",
+        "the agent tried to steer the run once and was refused",
+    )
+    often = seen(*[ev.StoreTampered(detail=f"\x1b[2J{n}") for n in range(30)],
+                 *[ev.SteeringRefused(command="stop")] * 3)  # fmt: skip
+    assert often.meddling == (
+        "the record was changed from outside 10 or more times and put right: 29",
+        "the agent tried to steer the run 3 times and was refused",
+    )
+    assert seen(started(1)).meddling == ()
+
+
+def test_an_iteration_is_under_way_until_nothing_more_will_come_of_it() -> None:
+    checked = after(started(1), completed(1, claim=done_claim()), policy=POLICY, checks=("true",))
+    assert run_view(checked, now_of(checked), alive=True).under_way
+    assert seen(started(1)).under_way
+    assert seen(started(1), failed(1, "overloaded")).under_way
+    assert not seen(started(1), completed(1)).under_way
+    assert not seen(started(1), failed(1, "hang")).under_way

@@ -20,6 +20,7 @@ from untildone.errors import UntildoneError
 from untildone.ports import Clock, Spawner
 from untildone.rehearsal.environment import claude_environment
 from untildone.sandbox.host import MARKER, HostSpawner
+from untildone.store.leftovers import LAST_WORDS
 
 MODEL_URL = "CRASH_MODEL_URL"
 HOOK = "echo called >> ../hooks.txt"
@@ -92,7 +93,7 @@ async def drive(stage: Path, points: Points, misdeed: str) -> None:
         clock=clock,
         dress=lambda parts: pointed_parts(parts, points),
     )
-    spawner = pointed_spawner(HostSpawner(), points)
+    spawner = pointed_spawner(HostSpawner(stage / "state" / LAST_WORDS), points)
     url = os.environ.get(MODEL_URL)
     around = with_claude(around, stage, spawner, url) if url else with_laborer(around, stage, spawner, misdeed)
     if (await load_state(log, run_id)).run_id:

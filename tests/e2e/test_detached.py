@@ -34,9 +34,13 @@ def status(stage: Stage, run_id: str) -> str:
     return told
 
 
+def at_work(gate: Path) -> Path:
+    return gate.with_suffix(".waiting")
+
+
 def waits_for(gate: Path) -> Reply:
-    """The agent works until the gate is open."""
-    command = f"until [ -e '{gate}' ]; do sleep 0.1; done; echo go"
+    """The agent works until the gate is open; a sign beside it says that it does."""
+    command = f"touch '{at_work(gate)}'; until [ -e '{gate}' ]; do sleep 0.1; done; echo go"
     return Reply(text="Working.", tools=(ToolCall(name="Bash", input={"command": command}),))
 
 
@@ -90,7 +94,7 @@ def test_a_killed_run_is_taken_up_in_the_background_and_nothing_is_paid_twice(tm
     with staged(tmp_path, scenario) as stage:
         run = ("run", "a goal", "-m", "5", *ONE_CLAIM, "--skip-permissions", "--detach", "--json")
         told = json.loads(stage.untildone(*run).stdout)
-        eventually(lambda: len(stage.model.ledger.served()) >= 2)
+        eventually(at_work(gate).exists)  # both replies have come: what the second one asks for is being done
         os.kill(told["pid"], signal.SIGKILL)
         eventually(lambda: status(stage, told["run_id"]) == "interrupted")
         gate.touch()
@@ -98,6 +102,7 @@ def test_a_killed_run_is_taken_up_in_the_background_and_nothing_is_paid_twice(tm
         assert again.returncode == 0, again.stderr
         assert stage.untildone("attach", told["run_id"]).returncode == 0
         booked = json.loads(stage.untildone("status", told["run_id"], "--json").stdout)
+        assert len(stage.model.ledger.served()) >= 3
         assert booked["total_cost_usd"] == pytest.approx(stage.ledger_usd())
 
 

@@ -1,61 +1,27 @@
-"""On the real Claude Code: the dead are ended, the thinking and the computing are not, and nothing escapes."""
+"""On the real Claude Code: the dead are ended, the thinking and the computing are not."""
 
-import contextlib
 import json
-import os
-import signal
 import time
-import uuid
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from e2e.kit import Stage, finished, staged, working
+from e2e.kit import Stage, finished, staged
+from e2e.liveness_kit import ARGS, DONE, SLEEPS, any_number, bash, eventually, sleeping, story
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
 pytestmark = pytest.mark.claude
 
 IDLE = 3.0
-LOADED = 4
-"""Two tests share two cores here: what takes three seconds alone may take longer."""
-SLEEPS = "python3 -c 'import time; time.sleep(1000)'"
-ARGS = ("run", "live", "-m", "2", "--name", "liver", "--allowed-tools", "Bash")
-DONE = Reply(text=finished())
-
-
-def bash(command: str, **more: Any) -> Reply:
-    return Reply(text="Working.", tools=(ToolCall("Bash", {"command": command, **more}),))
-
-
-def story(*first: Reply) -> Scenario:
-    return Scenario(name="liveness", iterations=(first, (DONE,), (DONE,)))
-
-
-def eventually(holds: Callable[[], bool], timeout: float = 30) -> None:
-    end = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def failures(stage: Stage, run_id: str) -> list[str]:
     return [e["event_data"]["error_type"] for e in stage.events(run_id) if e["event_type"] == "iteration.failed"]
 
 
-def sleeping(seconds: str) -> bool:
-    """Does anybody sleep for this many seconds? The number is nobody else's."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if (folder / "cmdline").read_bytes().split(b"\0")[:2] == [b"sleep", seconds.encode()]:
-                return True
-    return False
-
-
 @pytest.fixture
 def number() -> str:
-    return str(uuid.uuid4().int)[:9]
+    return any_number()
 
 
 def test_thinking_in_slow_deltas_is_life(tmp_path: Path) -> None:
@@ -127,65 +93,3 @@ def test_a_background_command_after_the_last_word_is_no_hang(tmp_path: Path, age
         grace = ("--background-grace", "6s", "--idle-timeout", "2s", "--completion-threshold", "1", "--agent", agent)
         result = stage.result(*ARGS, *grace)
         assert (result["exit_reason"], result["attempts"]) == ("completion_signal", 1)
-
-
-class Escapes:
-    """A run whose tool leaves a process behind that called setsid, and then sleeps."""
-
-    def __init__(self, stage: Stage, number: str, *more: str) -> None:
-        self.number = number
-        self.loop = stage.popen(*ARGS, *more)
-        eventually(lambda: sleeping(number))
-
-    def gone_within(self, seconds: float) -> None:
-        eventually(lambda: not sleeping(self.number), timeout=seconds * LOADED)
-
-    def leave(self) -> int:
-        self.loop.communicate(timeout=30)
-        return self.loop.returncode
-
-
-def escaping(number: str) -> Scenario:
-    return story(bash(f"setsid sleep {number} & {SLEEPS}"))
-
-
-def test_what_escaped_is_gone_after_a_stop(tmp_path: Path, number: str) -> None:
-    with staged(tmp_path, escaping(number)) as stage:
-        run = Escapes(stage, number)
-        stage.untildone("stop", "liver")
-        run.gone_within(3)
-        assert run.leave() == 130
-
-
-def test_what_escaped_is_gone_after_a_timeout_although_the_run_goes_on(tmp_path: Path, number: str) -> None:
-    slow = Reply(text=working("word " * 300), chunk_delay=0.3)
-    with staged(tmp_path, Scenario(name="x", iterations=(escaping(number).iterations[0], (slow,)))) as stage:
-        run = Escapes(stage, number, "--timeout", "5s")
-        eventually(lambda: "timeout" in stage.untildone("log", "liver", "--json").stdout)
-        run.gone_within(3)
-        assert run.loop.poll() is None, "the next iteration is under way"
-        run.loop.send_signal(signal.SIGINT)
-        assert run.leave() == 130
-
-
-def test_what_escaped_is_gone_after_kill_nine_and_a_restart(tmp_path: Path, number: str) -> None:
-    with staged(tmp_path, escaping(number)) as stage:
-        run = Escapes(stage, number)
-        os.kill(run.loop.pid, signal.SIGKILL)
-        run.leave()
-        again = stage.popen(*ARGS)
-        run.gone_within(3)
-        again.communicate(timeout=60)
-        assert again.returncode == 0
-
-
-def test_ctrl_c_twice_leaves_nothing_behind(tmp_path: Path, number: str) -> None:
-    with staged(tmp_path, escaping(number)) as stage:
-        run = Escapes(stage, number)
-        asked = time.monotonic()
-        run.loop.send_signal(signal.SIGINT)
-        time.sleep(0.2)  # two presses of a key are never one signal
-        run.loop.send_signal(signal.SIGINT)
-        run.gone_within(3)
-        assert run.leave() == 130
-        assert time.monotonic() - asked < 3 * LOADED

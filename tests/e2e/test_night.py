@@ -1,9 +1,12 @@
 """A night on the real Claude Code: all green, and red as soon as one policy is broken on purpose."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,56 @@ def test_one_broken_policy_turns_its_act_red(tmp_path: Path, act: str, broken: d
     (scene,) = certificate["scenes"]
     assert (code, certificate["passed"], scene["verdict"]) == (1, False, "red")
     assert any(reason.startswith(why) for reason in scene["why"]), scene["why"]
+    kept = Path(scene["evidence"])
+    assert (kept / "state" / "untildone.db").is_file(), "what tells of a red act is kept"
+    assert not (kept / "repository").exists()
+
+
+def in_home(home: str) -> list[str]:
+    """Living processes that have this home."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and f"HOME={home}".encode() in (entry / "environ").read_bytes():
+                found.append(entry.name)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_night_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path), "LANG": "C.UTF-8"}
+    night = subprocess.Popen(
+        [sys.executable, "-m", "untildone", "rehearse", "--night", "--act", "hang"],
+        cwd=repository(tmp_path), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        ends_at = time.monotonic() + 60
+        while not (claude := list(tmp_path.glob("untildone-rehearsal-*/home/.claude*"))):
+            assert time.monotonic() < ends_at, "claude did not start"
+            time.sleep(0.05)
+        home = str(claude[0].parent)
+        assert in_home(home), "the loop is at work"
+        night.send_signal(number)
+        night.communicate(timeout=30)
+    finally:
+        night.kill()
+        night.wait()
+    assert night.returncode == 130
+    assert in_home(home) == []
+    assert list(tmp_path.glob("untildone-*")) == []
+
+
+@pytest.mark.parametrize(
+    "files", [{".gitignore": "*.md\n"}, {"untildone-night.md": "mine\n"}], ids=["ignored", "there"]
+)
+def test_the_repositorys_own_files_and_rules_are_no_reason_to_be_red(tmp_path: Path, files: dict[str, str]) -> None:
+    folder = repository(tmp_path)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    subprocess.run(["git", "add", "."], cwd=folder, check=True, timeout=30)
+    subprocess.run(["git", "commit", "-qm", "more"], cwd=folder, check=True, timeout=30)
+    code, certificate = rehearse(folder, "--act", "false-done")
+    assert (code, certificate["green"]) == (0, 1), certificate["scenes"][0]["why"]
 
 
 def test_what_cannot_be_staged_is_not_green(tmp_path: Path) -> None:
@@ -89,5 +142,5 @@ def test_what_cannot_be_staged_is_not_green(tmp_path: Path) -> None:
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     code, certificate = rehearse(repository(tmp_path), "--act", "usage-limit", "--act", "disk", PATH=path)
     assert [scene["verdict"] for scene in certificate["scenes"]] == ["not rehearsed"] * 2
-    assert (code, certificate["green"], certificate["not_rehearsed"]) == (0, 0, 2)
+    assert (code, certificate["passed"], certificate["green"], certificate["not_rehearsed"]) == (1, False, 0, 2)
     assert all("this machine does not permit" in scene["why"][0] for scene in certificate["scenes"])

@@ -75,7 +75,10 @@ async def test_every_channel_hears_the_end(rig: Rig) -> None:
 
 
 async def test_a_webhook_hears_the_whole_story(rig: Rig) -> None:
-    limited = Outcome(session_id="s1", failure=FaultEvidence(api_error="usage_limit_reached", resets_at=2e9, text="5h"))
+    reset = rig.clock.now() + 86_400
+    limited = Outcome(
+        session_id="s1", failure=FaultEvidence(api_error="usage_limit_reached", resets_at=reset, text="5h")
+    )
     with listening() as ear:
         going = asyncio.create_task(
             rig.run([replace(idle(), cost_usd=0.85), limited], Policy(max_cost_usd=1.0), notify=(ear.url,))
@@ -85,13 +88,16 @@ async def test_a_webhook_hears_the_whole_story(rig: Rig) -> None:
         state, _ = await asyncio.wait_for(going, 20)
     assert state.stop_reason == "stop_requested"
     assert [heard["kind"] for heard in ear.heard] == ["budget", "waiting", "stopped"]
-    assert ear.heard[1]["facts"]["until"] == pytest.approx(2e9, abs=60)
+    assert ear.heard[1]["facts"]["until"] == pytest.approx(reset, abs=60)
     assert ear.heard[2]["facts"]["reason"] == "stop_requested"
     assert not any("s3cret" in warning for warning in warnings(rig, ""))
 
 
 async def test_trouble_is_told_once_for_each_channel(rig: Rig) -> None:
-    limited = Outcome(session_id="s1", failure=FaultEvidence(api_error="usage_limit_reached", resets_at=2e9, text="5h"))
+    reset = rig.clock.now() + 86_400
+    limited = Outcome(
+        session_id="s1", failure=FaultEvidence(api_error="usage_limit_reached", resets_at=reset, text="5h")
+    )
     silent, broken, fine = Quiet(trouble="it answered 500"), Broken(), Quiet()
     going = asyncio.create_task(
         run(rig, [replace(idle(), cost_usd=0.85), limited], [silent, broken, fine], Policy(max_cost_usd=1.0))

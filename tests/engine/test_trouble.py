@@ -11,7 +11,7 @@ from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
 from untildone.core.outcome import Order, Outcome, Usage
-from untildone.core.policy import Policy
+from untildone.core.policy import Policy, Tending
 from untildone.core.trace import AgentReply, AgentSession, AgentStarted
 from untildone.engine.journal import load_state
 from untildone.errors import RunBusy
@@ -100,3 +100,47 @@ async def test_the_reserve_pays_for_a_hand_over_in_the_same_session(rig: Rig) ->
     assert [order.resume_session for order in agent.orders] == [None, "s1"]
     assert "SHARED_TASK_NOTES.md" in agent.orders[1].prompt
     assert state.spent_usd == pytest.approx(0.98)
+
+
+async def test_work_cut_off_while_it_was_being_committed_is_committed_at_the_next_start(rig: Rig) -> None:
+    hook = rig.repo / ".git/hooks/pre-commit"
+    hook.write_text(f"#!/bin/sh\ntouch {rig.tmp}/committing\nsleep 60\n")
+    hook.chmod(0o755)
+    work = writes(rig.repo / "b.txt", "b", claim())
+    run = asyncio.create_task(rig.run([work], checks=("test -f b.txt",)))
+    async with asyncio.timeout(10):
+        while not (rig.tmp / "committing").exists():
+            await asyncio.sleep(0.01)
+    run.cancel()
+    state, _ = await run
+    assert (state.phase, state.commits) == ("suspended", 0)
+    hook.unlink()
+    state, agent = await rig.resume([])
+    assert (state.stop_reason, state.commits, agent.orders) == ("validation_passed", 1, [])
+    assert state.verified_commit == rig.git("rev-parse", "HEAD").strip()
+    assert rig.git("show", "HEAD:b.txt") == "b"
+
+
+async def test_what_somebody_else_put_into_the_tree_after_a_stop_is_not_committed_as_the_agents(rig: Rig) -> None:
+    run = asyncio.create_task(rig.run([Step(outcome=idle()), Step(outcome=idle(), delay=30)]))
+    await rig.until(AgentStarted, 2)
+    await rig.say(ev.StopRequested(by="u"))
+    await run
+    (rig.repo / "mine.txt").write_text("a human's\n")
+    run = asyncio.create_task(rig.resume([Step(outcome=idle(), delay=30)]))
+    await rig.until(AgentStarted, 3)
+    assert rig.git("status", "--porcelain") == "?? mine.txt\n"
+    await rig.say(ev.StopRequested(by="u"))
+    await run
+
+
+async def test_leaving_in_a_hurry_does_not_take_back_that_it_is_done(rig: Rig) -> None:
+    tending = Tending(on_stop=f"touch {rig.tmp}/stopping; sleep 60")
+    run = asyncio.create_task(rig.run([claim()], checks=("true",), tending=tending))
+    async with asyncio.timeout(10):
+        while not (rig.tmp / "stopping").exists():
+            await asyncio.sleep(0.01)
+    run.cancel()
+    state, _ = await run
+    assert (state.phase, state.stop_reason) == ("completed", "validation_passed")
+    assert rig.seen(ev.ContinuousSuspended) == []

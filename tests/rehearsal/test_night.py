@@ -1,8 +1,7 @@
 """How a rehearsed night is judged and staged, without playing it: tests/e2e plays it."""
 
 import json
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,14 +12,13 @@ from untildone.core.events import Event, Record
 from untildone.core.outcome import Evidence, Usage
 from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
 from untildone.core.trace import AgentReply, AgentStreamError, AgentToolResult, AgentToolUse
-from untildone.rehearsal import garbler, staging
-from untildone.rehearsal.acts import ACTS, DISK_RESERVE, FILE, Act, faults_of
+from untildone.rehearsal import garbler
+from untildone.rehearsal.acts import ACTS, DISK_RESERVE, Act, faults_of
 from untildone.rehearsal.certificate import Certificate, Scene, as_json, headline, markdown
 from untildone.rehearsal.evidence import Seen, told
 from untildone.rehearsal.ledger import LedgerLine
 from untildone.rehearsal.night import staged_policy, staged_spec
-from untildone.rehearsal.scenario import Reply
-from untildone.rehearsal.wire import headers
+from untildone.rehearsal.props import Props
 
 BY_NAME = {act.name: act for act in ACTS}
 STARTED = ev.IterationStarted(iteration_num=1)
@@ -150,6 +148,10 @@ def test_the_books_of_both_sides_must_agree(booked: str, books: list[LedgerLine]
         ({"left_running": None}, []),
         ({"in_head": False}, ["the work is not in the last commit"]),
         ({"in_head": None}, []),
+        (
+            {"in_head": False, "ignored": True},
+            ["the work is not in the last commit: the repository ignores every new file, so no work is ever committed"],
+        ),
         ({"trouble": "the stage fell down"}, ["the stage fell down"]),
     ],
 )
@@ -189,21 +191,28 @@ def certificate(*scenes: Scene) -> Certificate:
         (["green", "green"], True, "passed: 2 acts green, 0 red"),
         (["green", "not rehearsed"], True, "passed: 1 act green, 0 red, 1 not rehearsed"),
         (["green", "red"], False, "NOT passed: 1 act green, 1 red"),
-        ([], False, "NOT passed: 0 acts green, 0 red"),
+        (["not rehearsed"], False, "NOT passed: 0 acts green, 0 red, 1 not rehearsed (nothing was proved)"),
+        (["red", "not rehearsed"], False, "NOT passed: 0 acts green, 1 red, 1 not rehearsed"),
+        ([], False, "NOT passed: 0 acts green, 0 red (nothing was proved)"),
     ],
 )
-def test_nothing_red_passes_and_nothing_missing_is_green(verdicts: list[str], passed: bool, line: str) -> None:
+def test_something_green_and_nothing_red_passes_and_what_is_missing_is_not_green(
+    verdicts: list[str], passed: bool, line: str
+) -> None:
     night = certificate(*map(scene, verdicts))
     assert (night.passed, headline(night)) == (passed, line)
     assert as_json(night)["passed"] is passed
 
 
 def test_the_certificate_for_people_and_programs() -> None:
-    night = certificate(scene("red", why=("no `fault` | named",), happened="iteration 1"), scene("green"))
+    red = scene("red", why=("no `fault` | named",), happened="iteration 1", evidence="/kept/a b")
+    night = certificate(red, scene("green"))
     text = markdown(night)
     for said in ("# Night rehearsal", "| hang | red | it hangs | iteration 1 |", "expected: it ends", "/a\\|b&lt;c"):
         assert said in text
     assert "  - no `fault` \\| named" in text
+    assert "  - what is kept of it: /kept/a b (`untildone log night-hang --store '/kept/a b/state'`)" in text
+    assert text.count("what is kept") == 1
     as_object = json.loads(json.dumps(as_json(night)))
     assert (as_object["green"], as_object["red"], as_object["not_rehearsed"]) == (1, 1, 0)
     assert as_object["scenes"][0]["why"] == ["no `fault` | named"]
@@ -218,6 +227,7 @@ SPEC = RunSpec(
     checks=("make",),
     notify=("https://me",),
     then=("next.md",),
+    then_goals=("next",),
     options=AgentOptions(
         model="opus", mcp_config=("m.json",), hooks_file="h.json", fallback=("haiku",), config_dir="/login",
         add_dirs=("/etc",), extra_args=("--effort", "high"), permission_mode="plan",
@@ -227,14 +237,15 @@ SPEC = RunSpec(
 
 
 def test_the_users_settings_are_played_with_but_nothing_that_reaches_outside(tmp_path: Path) -> None:
-    spec = staged_spec(SPEC, BY_NAME["crash"], tmp_path, "/bin/claude")
+    props = Props("a b.txt", "draft.txt")
+    spec = staged_spec(SPEC, BY_NAME["crash"], tmp_path, "/bin/claude", props)
     assert (spec.options.model, spec.options.permission_mode) == ("opus", "plan")
-    assert (spec.notify, spec.then, spec.tending) == ((), (), Tending())
+    assert (spec.notify, spec.then, spec.then_goals, spec.tending) == ((), (), (), Tending())
     options = spec.options
     assert (options.mcp_config, options.hooks_file, options.fallback, options.config_dir) == ((), None, (), None)
     assert options.add_dirs == ()
     assert options.extra_args == ("--setting-sources", "user", "--strict-mcp-config")
-    assert (spec.cwd, spec.checks) == (str(tmp_path), (f"test -s {FILE}",))
+    assert (spec.cwd, spec.checks, spec.goal) == (str(tmp_path), ("test -s 'a b.txt'",), "Write the file a b.txt.")
 
 
 def test_time_is_scaled_and_what_is_switched_off_stays_off() -> None:
@@ -245,61 +256,6 @@ def test_time_is_scaled_and_what_is_switched_off_stays_off() -> None:
     assert staged_policy(replace(mine, idle_timeout=None), BY_NAME["hang"]).idle_timeout is None
     assert staged_policy(mine, BY_NAME["disk"]).disk_reserve == DISK_RESERVE
     assert staged_policy(replace(mine, disk_reserve=0), BY_NAME["disk"]).disk_reserve == 0
-
-
-def git(folder: Path, *args: str) -> str:
-    return subprocess.run(["git", *args], cwd=folder, check=True, capture_output=True, text=True, timeout=30).stdout
-
-
-@pytest.mark.anyio
-async def test_the_clone_holds_what_is_committed_and_knows_no_way_back(tmp_path: Path) -> None:
-    mine = tmp_path / "a b"
-    mine.mkdir()
-    git(mine, "init", "-q", "-b", "work")
-    (mine / "ä.txt").write_text("12345")
-    git(mine, "add", ".")
-    git(mine, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
-    (mine / "uncommitted.txt").write_text("mine")
-    base = await staging.make_base(tmp_path, mine)
-    assert (base.origin, base.tree_bytes) == (str(mine), 5)
-    copy = tmp_path / "copy"
-    await staging.clone(base, copy, {})
-    assert sorted(path.name for path in copy.iterdir()) == [".git", "ä.txt"]
-    assert git(copy, "branch", "--show-current") == "work\n"
-    for place in (base.path, copy):
-        assert git(place, "remote") == ""
-    assert not await staging.is_in_head(copy)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("prepare", [lambda _: None, lambda folder: git(folder, "init", "-q")], ids=["none", "empty"])
-async def test_without_commits_the_story_is_played_in(tmp_path: Path, prepare: Callable[[Path], object]) -> None:
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    prepare(mine)
-    base = await staging.make_base(tmp_path, mine if (mine / ".git").exists() else None)
-    assert base.origin == "a small scratch repository"
-    assert "thermo/convert.py" in git(base.path, "ls-tree", "-r", "--name-only", "HEAD")
-
-
-@pytest.mark.anyio
-async def test_what_the_machine_does_not_permit_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = staging.Base(tmp_path, "x", 0)
-    stages = staging.Stages(base, tmp_path)
-    assert await stages.dressed("here", tmp_path, ["a", "b"]) == ["a", "b"]
-    (tmp_path / "unshare").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "unshare").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert await stages.dressed("loopback", tmp_path, ["a"]) is None
-    (tmp_path / "unshare").write_text('#!/bin/sh\n[ "$1" = -r ]\n')
-    assert (await stages.dressed("small_disk", tmp_path, ["a"]) or [])[:3] == ["unshare", "-r", "-m"]
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert await stages.dressed("loopback", tmp_path, ["a"]) is None
-
-
-def test_headers_can_name_a_moment_to_come() -> None:
-    given = Reply(headers=(("reset", "{now+60}"), ("retry-after", "2"), ("odd", "{now}")))
-    assert headers(given, 1000.4) == [("reset", "1060"), ("retry-after", "2"), ("odd", "{now}")]
 
 
 def test_the_garbler_loses_nothing_of_the_programs_own(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

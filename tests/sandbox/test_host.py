@@ -220,20 +220,19 @@ async def test_a_killed_guard_takes_the_program_with_it(tmp_path: Path, token: s
     assert await process.wait() == -signal.SIGKILL
 
 
-def orphan(marker: str, token: str) -> None:
+def orphan(marker: str, token: str, variable: str = "UNTILDONE_RUN") -> None:
     """Leave a process behind that belongs to nobody any more and ignores SIGTERM."""
     subprocess.run(
         ["sh", "-c", f"setsid sh -c \"trap '' TERM; exec sleep {token}\" >/dev/null 2>&1 &"],
-        env={**ENV, "UNTILDONE_RUN": marker},
+        env={**ENV, variable: marker},
         check=True,
     )
 
 
-async def test_sweep_ends_the_orphans_of_this_run_and_spares_others(
-    token: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("marker", ["UNTILDONE_RUN", "UNTILDONE_CHECK_OF"])
+async def test_sweep_ends_the_orphans_of_this_run_and_spares_others(token: str, marker: str) -> None:
     mine, other = f"{token}1", f"{token}2"
-    orphan("run-a", mine)
+    orphan("run-a", mine, marker)
     orphan("run-ab", other)
     try:
         assert await eventually(lambda: len(living(token)) == 2)

@@ -14,7 +14,7 @@ import pytest
 
 from store.store_kit import TIMEOUT, OpenSqlite, StartDriver, asks, begin, line_of
 from untildone.errors import LeaseLost, RunBusy, StoreError
-from untildone.store.lease import Locks, overlaps, process_started
+from untildone.store.lease import Held, Locks, overlaps, process_started
 
 pytestmark = pytest.mark.anyio
 
@@ -177,3 +177,38 @@ def test_which_folders_overlap(one: str, other: str, same: bool) -> None:
 def test_the_start_time_of_a_process() -> None:
     assert process_started(os.getpid()) is not None
     assert process_started(2**22 + 1) is None
+
+
+# --- folders, for all stores of a user ---
+
+
+def _take(locks: Locks, run_id: str, folder: Path) -> Held:
+    return locks.take(run_id, name=run_id, folder=str(folder), now=1.0)
+
+
+def _stores(tmp_path: Path) -> tuple[Locks, Locks]:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    shared = tmp_path / "home" / "locks"
+    return Locks(tmp_path / "one" / "locks", shared), Locks(tmp_path / "two" / "locks", shared)
+
+
+@pytest.mark.parametrize("inside", ["", "sub"])
+async def test_a_folder_has_one_run_whatever_store_it_is_in(tmp_path: Path, inside: str) -> None:
+    one, two = _stores(tmp_path)
+    held = _take(one, "r1", tmp_path)
+    with pytest.raises(RunBusy, match=f"`untildone stop r1 --store {tmp_path}/one`"):
+        _take(two, "r2", tmp_path / inside)
+    assert two.holder("r2") is None, "who is refused holds nothing"
+    held.close()
+    _take(two, "r2", tmp_path / inside).close()
+
+
+async def test_a_home_that_takes_no_locks_is_no_reason_to_stay_at_home(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "home").write_text("not a folder")
+    locks = Locks(tmp_path / "store" / "locks", tmp_path / "home" / "locks")
+    held = _take(locks, "r1", tmp_path)
+    with pytest.raises(RunBusy, match="`untildone stop r1`"):
+        _take(locks, "r2", tmp_path)
+    held.close()

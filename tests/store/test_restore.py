@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from store.store_kit import TIMEOUT, OpenSqlite, StartDriver, asks, begin, line_of, says
-from untildone.core.events import ContinuousWarning, MessageReceived
+from untildone.core.events import MessageReceived, StoreTampered
 from untildone.errors import RunBusy, RunNotFound
 from untildone.store.sqlite import SqliteLog
 
@@ -90,16 +90,16 @@ async def test_a_driver_puts_back_what_was_deleted_and_goes_on(
     driver = await _driving(start_driver, tmp_path)
     delete(db)
     assert await _step(driver, ".three") == "3:agent.assistant_message"
-    assert await _step(driver, "four") == "4:continuous.warning 5:agent.message_injected"
+    assert await _step(driver, "four") == "4:continuous.tampered 5:agent.message_injected"
     assert await _step(driver, "five") == "6:agent.message_injected"
     await _released(driver)
     log = open_sqlite()
     trace = "agent.assistant_message"
     assert await _contents(log) == [
-        (1, "one"), (2, trace), (3, trace), (4, "continuous.warning"), (5, "four"), (6, "five")
+        (1, "one"), (2, trace), (3, trace), (4, "continuous.tampered"), (5, "four"), (6, "five")
     ]  # fmt: skip
-    [warning] = [r.event for r in await log.read("r1", trace=True) if isinstance(r.event, ContinuousWarning)]
-    assert warning.message == f"{db} was deleted or replaced while this run was at work; all that was in it is back"
+    [finding] = [r.event for r in await log.read("r1", trace=True) if isinstance(r.event, StoreTampered)]
+    assert finding.detail == f"{db} was deleted or replaced while this run was at work; all that was in it is back"
     assert [(row.run_id, row.status, row.alive) for row in await log.runs()] == [("r1", "suspended", False)]
     with closing(sqlite3.connect(db)) as plain:
         assert plain.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -114,10 +114,10 @@ async def test_others_who_looked_into_the_emptiness_do_not_matter(
     delete(db)
     looker = open_sqlite()
     assert await looker.runs() == []
-    assert await _step(driver, "three") == "3:continuous.warning 4:agent.message_injected"
+    assert await _step(driver, "three") == "3:continuous.tampered 4:agent.message_injected"
     assert [row.run_id for row in await looker.runs()] == ["r1"]
     assert await _contents(looker) == [
-        (1, "one"), (2, "agent.assistant_message"), (3, "continuous.warning"), (4, "three")
+        (1, "one"), (2, "agent.assistant_message"), (3, "continuous.tampered"), (4, "three")
     ]  # fmt: skip
 
 
@@ -139,18 +139,18 @@ async def test_two_drivers_of_one_store_bring_back_each_its_own(
     first = await _driving(start_driver, tmp_path / "a", "r1")
     second = await _driving(start_driver, tmp_path / "b", "r2")
     shutil.rmtree(db.parent)
-    assert await _step(first, "three") == "3:continuous.warning 4:agent.message_injected"
+    assert await _step(first, "three") == "3:continuous.tampered 4:agent.message_injected"
     assert await _step(second, ".three") == "3:agent.assistant_message"
     log = open_sqlite()
     await log.append("r2", [asks("stop, please")])  # numbered 3 in the new file, as the driver's own in the lost one
-    assert await _step(second, "four") == "5:continuous.warning 6:agent.message_injected"
+    assert await _step(second, "four") == "5:continuous.tampered 6:agent.message_injected"
     assert await _step(first, "four") == "5:agent.message_injected"
     trace = "agent.assistant_message"
     assert await _contents(log, "r1") == [
-        (1, "one"), (2, trace), (3, "continuous.warning"), (4, "three"), (5, "four")
+        (1, "one"), (2, trace), (3, "continuous.tampered"), (4, "three"), (5, "four")
     ]  # fmt: skip
     assert await _contents(log, "r2") == [
-        (1, "one"), (2, trace), (3, trace), (4, "stop, please"), (5, "continuous.warning"), (6, "four")
+        (1, "one"), (2, trace), (3, trace), (4, "stop, please"), (5, "continuous.tampered"), (6, "four")
     ]  # fmt: skip
 
 
@@ -196,15 +196,15 @@ async def test_a_store_that_cannot_be_put_back_is_said_in_one_line_and_copied_el
     assert db.parent.read_text() == "in the way of the folder"
 
 
-async def test_a_file_of_another_program_put_in_its_place_is_not_touched(
-    start_driver: StartDriver, tmp_path: Path, db: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_file_of_another_program_put_in_its_place_is_kept_aside(
+    start_driver: StartDriver, tmp_path: Path, db: Path
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
     driver = await _driving(start_driver, tmp_path)
     _delete_files(db)
     db.write_text("not a database at all, but more than a hundred bytes long " * 4)
-    assert "it is not a database" in await _step(driver, "three")
-    assert db.read_text().startswith("not a database at all")
+    assert await _step(driver, "three") == "3:continuous.tampered 4:agent.message_injected"
+    aside = db.with_name(f"{db.name}.spoilt-1")
+    assert aside.read_text().startswith("not a database at all")
 
 
 async def test_a_driver_that_only_waits_puts_the_store_back_too(
@@ -225,8 +225,9 @@ async def test_a_driver_that_only_waits_puts_the_store_back_too(
                 break
             except RunNotFound:
                 await asyncio.sleep(0.01)
-        assert isinstance((record := await news).event, MessageReceived)
-    assert (record.seq, record.event.content) == (2, "stop")
+        assert isinstance((await news).event, StoreTampered)
+        assert isinstance((record := await anext(following)).event, MessageReceived)
+    assert (record.seq, record.event.content) == (3, "stop")
     await following.aclose()
 
 
@@ -238,6 +239,7 @@ async def test_whoever_only_follows_sees_what_comes_after(
     shutil.rmtree(db.parent)
     await _step(driver, "three")
     async with asyncio.timeout(TIMEOUT):
+        assert isinstance((await anext(following)).event, StoreTampered)
         record = await anext(following)
     assert isinstance(record.event, MessageReceived)
     assert (record.seq, record.event.content) == (4, "three")

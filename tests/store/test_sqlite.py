@@ -14,7 +14,7 @@ import pytest
 from store.store_kit import TIMEOUT, OpenSqlite, StartDriver, Ticks, asks, begin, line_of, says
 from untildone.core.events import MessageReceived
 from untildone.errors import RunNotFound, StoreError
-from untildone.store import schema, sqlite
+from untildone.store import driven, schema, sqlite
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +85,7 @@ async def test_control_events_wait_for_the_disk_and_trace_does_not(open_sqlite: 
 
 
 async def test_reading_control_events_uses_their_own_index(open_sqlite: OpenSqlite) -> None:
-    plan = open_sqlite()._db.execute(f"EXPLAIN QUERY PLAN {sqlite._READ_CONTROL}", ("r1", 0, -1)).fetchall()
+    plan = open_sqlite()._db.execute(f"EXPLAIN QUERY PLAN {driven.READ_CONTROL}", ("r1", 0, -1)).fetchall()
     assert [row[3] for row in plan] == ["SEARCH events USING INDEX events_control (run_id=? AND seq>?)"]
 
 

@@ -75,11 +75,18 @@ def fits_in_argv(prompt: str) -> bool:
     return len(prompt.encode()) <= LONGEST_ARGUMENT and "\0" not in prompt
 
 
-def settings_json(options: AgentOptions, hooks: Mapping[str, Any] | None) -> str | None:
-    """Build the settings of a run: hooks, and Claude Code's own sandbox if it is wanted; None: nothing to set."""
+def settings_json(options: AgentOptions, hooks: Mapping[str, Any] | None, store: str | None = None) -> str | None:
+    """Build the settings of a run: hooks, and Claude Code's own sandbox if it is wanted; None: nothing to set.
+
+    In the sandbox the folder that holds the runs, `store`, is out of reach: for commands and for Claude's own tools.
+    """
     settings: dict[str, Any] = {} if hooks is None else {"hooks": hooks}
     if options.sandbox == "claude":
         settings["sandbox"] = SANDBOX
+        if store is not None:
+            settings["sandbox"] = SANDBOX | {"filesystem": {"denyRead": [store], "denyWrite": [store]}}
+            # Two slashes: an absolute path. Commands alone are in the sandbox, the other tools go by these rules.
+            settings["permissions"] = {"deny": [f"Read(/{store}/**)", f"Edit(/{store}/**)"]}
     return json.dumps(settings) if settings else None
 
 

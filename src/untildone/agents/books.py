@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from untildone.agents.prices import cost_from, count, usage_from
+from untildone.agents.prices import cost_from, count, dollars, usage_from
 from untildone.agents.stream import Line
 from untildone.core.events import Event
 from untildone.core.outcome import Usage
@@ -86,10 +86,10 @@ class Books:
 
     def book_result(self, line: Line) -> None:
         """Take a result's word for everything since the result before it."""
-        total = _dollars(line.total_cost_usd)
+        total = dollars(line.total_cost_usd)
         since = line.model_usage_since_last_result
         if isinstance(since, Mapping):
-            self._results.append(math.fsum(_dollars(_field(model, "costUSD")) or 0.0 for model in since.values()))
+            self._results.append(math.fsum(dollars(_field(model, "costUSD")) or 0.0 for model in since.values()))
             self._result_usage = sum(map(_model_usage, since.values()), self._result_usage)
         elif total is not None:
             # A total that shrank was set to zero in between.
@@ -161,9 +161,3 @@ def _model_usage(model: Any) -> Usage:
 
 def _field(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, Mapping) else None
-
-
-def _dollars(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        return None
-    return float(value)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from untildone.agents.argv import as_prompt, claude_argv, find_claude, fits_in_argv, hooks_saying, settings_json
 from untildone.agents.conversation import Conversation
+from untildone.agents.environment import STORE_MARKER
 from untildone.agents.hooks_file import load_hooks
 from untildone.agents.stream import Parsed, StreamParser
 from untildone.core.claims import REPORT_SCHEMA
@@ -51,6 +52,7 @@ class ClaudeCli:
         self._conversation: Conversation | None = None
         self._parser = StreamParser()
         self._interrupted = False
+        self._own_wait_ends = 0.0
         self._closed = False
 
     async def iterate(self, order: Order, tell: Tell) -> Outcome:
@@ -58,6 +60,7 @@ class ClaudeCli:
         if self._closed:
             raise AgentError("this agent was closed: make a new one")
         self._interrupted = False
+        self._own_wait_ends = 0.0
         self._conversation = None
         prompt = as_prompt(order.prompt)
         process = self._process = await self._spawn(order, prompt)
@@ -82,6 +85,8 @@ class ClaudeCli:
         """Signs of life of the running iteration."""
         if self._process is None or (self._conversation is not None and self._conversation.resting):
             return None
+        if _now() < self._own_wait_ends:
+            return None
         return replace(self._process.vitals(), heard=self._parser.heard)
 
     async def close(self) -> None:
@@ -100,7 +105,7 @@ class ClaudeCli:
             mode="print",
             budget_usd=order.budget_usd,
             resume_session=order.resume_session,
-            settings_json=settings_json(options, hooks),
+            settings_json=settings_json(options, hooks, self._env.get(STORE_MARKER)),
             json_schema=REPORT_SCHEMA,
             prompt=prompt if in_argv else None,
         )
@@ -120,11 +125,25 @@ class ClaudeCli:
         while chunk := await self._read(process, conversation, last_word):
             lines = self._parser.feed(chunk)
             await _tell_all(conversation, lines, tell)
+            if any(getattr(line, "subtype", None) == "api_retry" for line in lines):
+                await self._mind_own_wait(process, conversation)
             if any(_is_word(line) for line in lines):
                 last_word = _now()
         await _tell_all(conversation, self._parser.finish(), tell)
         status = await _exit_status(process)
-        return conversation.outcome(exit_code=status, stderr=process.stderr_tail(), interrupted=self._interrupted)
+        return conversation.outcome(
+            exit_code=status,
+            stderr=process.stderr_tail(),
+            interrupted=self._interrupted,
+            starved=process.starved(),
+        )
+
+    async def _mind_own_wait(self, process: Process, conversation: Conversation) -> None:
+        """While Claude waits to try again: a short wait is no silence, a long one ends the turn."""
+        self._own_wait_ends = _now() + (conversation.own_wait or 0.0)
+        if conversation.waits_too_long and not self._interrupted:
+            conversation.give_up()
+            await process.end()
 
     async def _read(self, process: Process, conversation: Conversation, last_word: float) -> bytes:
         """Read on; after the agent's last word only as long as background tasks are granted."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from untildone.agents.argv import as_prompt, claude_argv, find_claude, settings_json
 from untildone.agents.conversation import Conversation
+from untildone.agents.environment import STORE_MARKER
 from untildone.agents.hooks_file import load_hooks
 from untildone.agents.report_tool import MCP_CONFIG, Reminders
 from untildone.agents.sdk_transport import Wake
@@ -47,6 +48,8 @@ class ClaudeSdk:
         self._spawner = spawner
         self._cwd = cwd
         self._env = {**env, **STATE_EVENTS}
+        # Read once: what the agent writes into that file is nobody's wish.
+        self._hooks = load_hooks(Path(options.hooks_file)) if options.hooks_file else None
         self._config_dir = env.get("CLAUDE_CONFIG_DIR") or (f"{env['HOME']}/.claude" if env.get("HOME") else None)
         self._grace = background_grace
         self._signal = completion_signal
@@ -85,11 +88,14 @@ class ClaudeSdk:
         if watch is None:
             return
         watch.discard |= discard
+        watch.gave_up = False
         if watch.asked_at is not None:
             return
         watch.asked_at = _now()
-        if warm is None:
-            return
+        if warm is not None:
+            await self._ask_to_end(warm)
+
+    async def _ask_to_end(self, warm: WarmClaude) -> None:
         if not warm.connected or (self._prompted and not await warm.interrupt()):
             await warm.end(polite=False)
         warm.transport.wake()
@@ -99,13 +105,16 @@ class ClaudeSdk:
         watch, warm, conversation = self._watch, self._warm, self._conversation
         if watch is None or (conversation is not None and watch.resting(conversation)):
             return None
+        if _now() < watch.own_wait_ends:
+            return None
         return Pulse() if warm is None else warm.pulse()
 
     async def close(self) -> None:
         """End the process tree, whatever is going on."""
         self._closed = True
-        if self._watch is not None and self._watch.asked_at is None:
-            self._watch.asked_at = _now()
+        if self._watch is not None:
+            self._watch.gave_up = False
+            self._watch.asked_at = self._watch.asked_at or _now()
         if self._warm is not None:
             await self._warm.end(polite=self._watch is None)
 
@@ -150,7 +159,6 @@ class ClaudeSdk:
         self._model = self._model_for(order)
         tools = (json.dumps(MCP_CONFIG), *self._options.mcp_config)
         options = replace(self._options, model=self._model, mcp_config=tools)
-        hooks = load_hooks(Path(options.hooks_file)) if options.hooks_file else None
         argv = claude_argv(
             options,
             claude=find_claude(options.claude, path=self._env.get("PATH")),
@@ -158,7 +166,7 @@ class ClaudeSdk:
             mode="warm",
             budget_usd=order.budget_usd,
             resume_session=order.resume_session,
-            settings_json=settings_json(options, hooks),
+            settings_json=settings_json(options, self._hooks, self._env.get(STORE_MARKER)),
         )
         process = await self._spawner.spawn(argv, cwd=self._cwd, env=self._env)
         reminders = Reminders(rules=order.rules, signal=self._signal, max_turns=options.max_turns)
@@ -212,6 +220,17 @@ class ClaudeSdk:
                 warm.notice(line)
             for event in conversation.feed(line):
                 await tell(event)
+            await self._mind_own_wait(warm, watch, conversation, line)
+
+    async def _mind_own_wait(self, warm: WarmClaude, watch: Watch, conversation: Conversation, line: Parsed) -> None:
+        """While Claude waits to try again: a short wait is no silence, a long one ends the turn."""
+        if getattr(line, "subtype", None) != "api_retry":
+            return
+        watch.own_wait_ends = _now() + (conversation.own_wait or 0.0)
+        if conversation.waits_too_long and watch.asked_at is None:
+            conversation.give_up()
+            watch.asked_at, watch.gave_up = _now(), True
+            await self._ask_to_end(warm)
 
     async def _next(self, warm: WarmClaude, deadline: float | None) -> Parsed | None:
         """Return the next line; None when it is time to look around: end of output, deadline, or woken."""
@@ -244,18 +263,19 @@ class ClaudeSdk:
         return False
 
     async def _outcome(self, warm: WarmClaude, conversation: Conversation, watch: Watch) -> Outcome:
-        interrupted = watch.asked_at is not None
+        ended_early = watch.asked_at is not None
+        interrupted = ended_early and not watch.gave_up
         if not warm.transport.ended.is_set():
             outcome = conversation.outcome(interrupted=interrupted)
             warm.iterations += 1
             warm.session_id = outcome.session_id
-            left_behind = self._prompted and interrupted and not await warm.has_left_nothing()
+            left_behind = self._prompted and ended_early and not await warm.has_left_nothing()
             if watch.discard or left_behind:
                 await warm.end(polite=False)
             return outcome
         status = None if conversation.result_seen else await warm.exit_status(EXIT_PATIENCE)
         said = warm.stderr_tail() or warm.complaint
-        return conversation.outcome(exit_code=status, stderr=said, interrupted=interrupted)
+        return conversation.outcome(exit_code=status, stderr=said, interrupted=interrupted, starved=warm.starved())
 
 
 def _fence_fits(fence: float | None, left: float | None) -> bool:

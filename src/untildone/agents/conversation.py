@@ -14,7 +14,7 @@ from untildone.agents.transcripts import transcript_path
 from untildone.agents.trouble import Trouble, quota_windows
 from untildone.core.claims import Report, report_from
 from untildone.core.events import Event
-from untildone.core.outcome import Outcome
+from untildone.core.outcome import FaultEvidence, Outcome
 from untildone.core.trace import (
     TOOL_RESULT_CAP,
     AgentMessage,
@@ -62,6 +62,8 @@ class Conversation:
         self._config_dir = config_dir
         self._books = Books(iteration_num, baseline_usd=baseline_usd)
         self._trouble = Trouble()
+        self._given_up: FaultEvidence | None = None
+        self._open_tools: set[str] = set()
         self._quota: tuple[QuotaWindow, ...] = ()
         self._result: Line | None = None
         self._in_turn = True
@@ -94,6 +96,20 @@ class Conversation:
         """
         return self.result_seen and not self._in_turn
 
+    @property
+    def own_wait(self) -> float | None:
+        """Seconds Claude said it waits before it tries a failed request again; None: it does not."""
+        return self._trouble.own_wait
+
+    @property
+    def waits_too_long(self) -> bool:
+        """Whether Claude announced a wait that is for the loop to decide about: the turn should be given up."""
+        return self._given_up is None and self._trouble.is_for_the_loop(alone=not self._open_tools | {*self.live_tasks})
+
+    def give_up(self) -> None:
+        """The turn is being ended because of such a wait: whatever its result says, that is why it failed."""
+        self._given_up = self._trouble.given_up()
+
     def feed(self, line: Parsed) -> list[Event]:
         """Take a line in; returns the events to tell, in order."""
         if isinstance(line, Malformed):
@@ -103,11 +119,17 @@ class Conversation:
         handle = self._HANDLERS.get(line.type) if isinstance(line.type, str) else None
         return handle(self, line) if handle else []
 
-    def outcome(self, *, exit_code: int | None = None, stderr: str = "", interrupted: bool = False) -> Outcome:
-        """What the iteration came to."""
+    def outcome(
+        self, *, exit_code: int | None = None, stderr: str = "", interrupted: bool = False, starved: bool = False
+    ) -> Outcome:
+        """What the iteration came to. `starved`: memory ran out on the machine meanwhile."""
+        ended_badly = self._result is None or self._has_failed(self._result)
+        given_up = None if interrupted or not ended_badly else self._given_up
         aborted = self._result is not None and str(self._result.terminal_reason).startswith("aborted_")
-        interrupted = aborted or (interrupted and (self._result is None or self._has_failed(self._result)))
-        failed = not interrupted and (self._result is None or self._has_failed(self._result))
+        interrupted = given_up is None and (aborted or (interrupted and ended_badly))
+        failure = given_up
+        if failure is None and ended_badly and not interrupted:
+            failure = self._trouble.evidence(self._result, exit_code=exit_code, stderr=stderr, starved=starved)
         return Outcome(
             session_id=self.session_id,
             final_text="\n".join(self._final_texts),
@@ -117,7 +139,7 @@ class Conversation:
             cut_replies=self._books.cut_replies,
             usage=self._books.usage,
             num_turns=self._num_turns,
-            failure=self._trouble.evidence(self._result, exit_code=exit_code, stderr=stderr) if failed else None,
+            failure=failure,
             interrupted=interrupted,
             denials=tuple(self._denied.values())[:MOST_DENIALS],
             activity=tuple(self._activity),
@@ -266,6 +288,8 @@ class Conversation:
         self._tools[tool_use_id] = f"{name}({detail})"
         if name == REPORT_TOOL and not is_subagent:
             self._reports[tool_use_id] = report_from(given)
+        if block.get("type") == "tool_use" and not is_subagent:
+            self._open_tools.add(tool_use_id)
         if name not in _NO_WORK:
             self._activity.append(_fingerprint(name, given))
         return AgentToolUse(
@@ -284,6 +308,7 @@ class Conversation:
     def _on_tool_result(self, block: dict[str, Any]) -> Event:
         tool_use_id, text = _text(block.get("tool_use_id")), _text(block.get("content"))
         is_error = block.get("is_error") is True
+        self._open_tools.discard(tool_use_id)
         if is_error:
             self._reports.pop(tool_use_id, None)  # refused by its schema: the agent never reported
             if self._error_room > 0 and text:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 RUN_MARKER = "UNTILDONE_RUN"
+STORE_MARKER = "UNTILDONE_STORE"
 
 # A session inside a session must not take itself for its parent.
 _OF_ANOTHER_SESSION = frozenset({
@@ -11,8 +12,9 @@ _OF_ANOTHER_SESSION = frozenset({
     "CLAUDE_PLUGIN_ROOT", "CLAUDE_PROJECT_DIR",
 })  # fmt: skip
 
-# The loop decides how long to wait for the API; Claude Code alone would retry for three minutes.
-_UNLESS_SET = {"CLAUDE_CODE_MAX_RETRIES": "2"}
+# The loop decides how long to wait for the API; Claude Code alone would retry for three minutes. With the watchdog it
+# announces any `retry-after`; without, it gives up on one of a minute or more and never tells the number.
+_UNLESS_SET = {"CLAUDE_CODE_MAX_RETRIES": "2", "CLAUDE_CODE_RETRY_WATCHDOG": "1"}
 
 
 def agent_environment(
@@ -22,8 +24,12 @@ def agent_environment(
     skip_permissions: bool = False,
     is_root: bool = False,
     config_dir: str | None = None,
+    store: str | None = None,
 ) -> dict[str, str]:
-    """Return the user's environment as an agent of this run should see it; `config_dir`: a configuration of its own."""
+    """Return the user's environment as an agent of this run should see it; `config_dir`: a configuration of its own.
+
+    With `store` a look at the run from inside, and what is refused there, reaches the store the run is in.
+    """
     env = {
         name: value
         for name, value in base.items()
@@ -33,6 +39,8 @@ def agent_environment(
         env.setdefault(name, value)
     if config_dir is not None:
         env["CLAUDE_CONFIG_DIR"] = config_dir
+    if store is not None:
+        env[STORE_MARKER] = store
     if skip_permissions and is_root:
         # Claude Code refuses to skip permissions as root unless told that the machine is made for it.
         env.setdefault("IS_SANDBOX", "1")

@@ -1,5 +1,6 @@
 """What replies cost by Claude Code's price list: for live books, and for replies no result accounts for."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -117,3 +118,10 @@ def cost_from(model: str, raw: Any) -> float | None:
 def count(value: Any) -> int:
     """Read a number of things; 0 for anything that is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST else 0
+
+
+def dollars(value: Any) -> float | None:
+    """Read an amount of money; None for anything that is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        return None
+    return float(value)

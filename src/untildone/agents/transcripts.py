@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from untildone.agents.argv import as_prompt
 from untildone.agents.prices import cost_from, usage_from
 from untildone.core.events import Event
 from untildone.core.trace import AgentReply
 
+SUBAGENTS = "subagents"
 _SESSION_ID = re.compile(r"[0-9A-Za-z_-]{1,100}")
 _REPLY = b'"assistant"'
 _REQUEST = b'"api-request"'
@@ -20,11 +23,15 @@ class _Message(msgspec.Struct):
     id: Any = None
     model: Any = None
     usage: Any = None
+    stop_reason: Any = None
+    content: Any = None
 
 
 class _Entry(msgspec.Struct):
     type: Any = None
     message: _Message | None = None
+    timestamp: Any = None
+    is_meta: Any = msgspec.field(default=None, name="isMeta")
     aborted: Any = msgspec.field(default=None, name="isAbortedMidStream")
 
 
@@ -40,7 +47,7 @@ class TranscriptLedger:
     """Reads what replies cost from the transcripts in a Claude configuration folder."""
 
     def __init__(self, config_dir: Path) -> None:
-        self._config_dir = config_dir
+        self.config_dir = config_dir
 
     def replies(self, session_id: str, cwd: str) -> list[Event]:
         """`agent.reply` events of that session and its subagents, one per message id.
@@ -61,9 +68,23 @@ class TranscriptLedger:
             )
         return list(found.values())
 
-    def unanswered(self, session_id: str, cwd: str) -> bool:
-        """Whether the newest request of this session, or of one of its subagents, left no answer behind."""
-        return any(_ends_with_request(path) for path in self._files(session_id, cwd))
+    def unanswered(self, session_id: str, cwd: str, *, only_subagents: bool = False) -> bool:
+        """Whether something asked in this session, or of one of its subagents, left no answer behind.
+
+        A transcript lags behind: where it ends with a tool that was called, the tool's answer may have been sent on.
+        """
+        files = self._files(session_id, cwd)
+        return any(_ends_with_question(path) for path in files if not only_subagents or path.parent.name == SUBAGENTS)
+
+    def find_session(self, cwd: str, *, since: float, prompt: str) -> str | None:
+        """The newest session that was begun in `cwd` since then with a prompt that starts so."""
+        folder = transcript_path(self.config_dir, cwd, "").parent
+        found = [
+            path
+            for path in folder.glob("*.jsonl")
+            if prompt and path.is_file() and path.stat().st_mtime >= since and _was_begun(path, since, prompt)
+        ]
+        return max(found, key=lambda path: path.stat().st_mtime_ns).stem if found else None
 
     def started_without_reply(self, session_id: str, cwd: str) -> int:
         """How many requests left no reply behind: their cost is unknown."""
@@ -81,20 +102,54 @@ class TranscriptLedger:
     def _files(self, session_id: str, cwd: str) -> list[Path]:
         if not _SESSION_ID.fullmatch(session_id):
             return []
-        main = transcript_path(self._config_dir, cwd, session_id)
+        main = transcript_path(self.config_dir, cwd, session_id)
         # Claude shortens the folder names of long paths in its own way, and a session may have moved.
-        mains = [main] if main.is_file() else sorted(self._config_dir.glob(f"projects/*/{session_id}.jsonl"))
-        subagents = (path.with_suffix("").joinpath("subagents").glob("agent-*.jsonl") for path in mains)
+        mains = [main] if main.is_file() else sorted(self.config_dir.glob(f"projects/*/{session_id}.jsonl"))
+        subagents = (path.with_suffix("").joinpath(SUBAGENTS).glob("agent-*.jsonl") for path in mains)
         return [*mains, *(path for group in subagents for path in sorted(group))]
 
 
-def _ends_with_request(path: Path) -> bool:
+def _ends_with_question(path: Path) -> bool:
     waiting = False
     with path.open("rb") as file:
         for line in file:
-            if (_REQUEST in line or _REPLY in line) and (entry := _entry(line)) is not None:
-                waiting = entry.type == "api-request" or (waiting and entry.type != "assistant")
+            if (entry := _entry(line)) is None:
+                continue
+            if entry.type == "assistant":
+                waiting = entry.message is not None and entry.message.stop_reason == "tool_use"
+            elif entry.type == "api-request" or (entry.type == "user" and _is_question(entry)):
+                waiting = True
     return waiting
+
+
+def _is_question(entry: _Entry) -> bool:
+    """Whether the model was asked: not by a slash command, nor by the note that a request was cut off."""
+    said = _said(entry)
+    return entry.is_meta is not True and not said.startswith(("<command-", "<local-command-", "[Request interrupted"))
+
+
+def _was_begun(path: Path, since: float, prompt: str) -> bool:
+    """By the first question in it."""
+    with path.open("rb") as file:
+        for line in file:
+            entry = _entry(line) if b'"user"' in line else None
+            if entry is not None and entry.type == "user" and _is_question(entry):
+                return _moment(entry.timestamp) >= since and as_prompt(prompt) == _said(entry)[: len(as_prompt(prompt))]
+    return False
+
+
+def _said(entry: _Entry) -> str:
+    content = entry.message.content if entry.message is not None else None
+    if isinstance(content, list) and content and isinstance(content[0], dict):
+        content = content[0].get("text")
+    return content if isinstance(content, str) else ""
+
+
+def _moment(timestamp: Any) -> float:
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def _is_paid_reply(entry: _Entry, message: _Message) -> bool:

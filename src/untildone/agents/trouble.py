@@ -12,6 +12,11 @@ from untildone.core.trace import QuotaWindow
 
 TEXT_KEPT = 4096
 MOST_WINDOWS = 20
+LONGEST_OWN_WAIT = 3.0
+"""Seconds Claude Code may wait by itself between two tries. Ending a turn and beginning another takes about one; a
+longer wait is for the loop: it shows a countdown, can be skipped, and minds deadlines and budgets."""
+LONGEST_SHARED_WAIT = 60.0
+"""The same while something else goes on in the turn, which would be lost: a tool, a subagent, a background task."""
 _FIRST_STATUS, _LAST_STATUS = 100, 999
 _LATEST_RESET = 1e11
 """Epoch seconds beyond this are milliseconds, or nonsense."""
@@ -27,6 +32,19 @@ class Trouble:
         self._resets_at: float | None = None
         self._limit_type: str | None = None
         self._retry_after: float | None = None
+        self._is_beyond_its_retries = False
+
+    @property
+    def own_wait(self) -> float | None:
+        """Seconds Claude Code said it waits before it tries again; None: it does not."""
+        return self._retry_after
+
+    def is_for_the_loop(self, *, alone: bool) -> bool:
+        """Whether Claude Code waits longer than is its own business. `alone`: nothing else goes on meanwhile."""
+        if self._retry_after is None:
+            return False
+        longest = LONGEST_OWN_WAIT if alone else LONGEST_SHARED_WAIT
+        return self._retry_after > longest or (alone and self._is_beyond_its_retries)
 
     def unreadable(self, error: str) -> None:
         """Note a line that could not be read: it may have been the result."""
@@ -44,6 +62,8 @@ class Trouble:
         self._error = _word(data.get("error"))
         delay = _number(data.get("retry_delay_ms"))
         self._retry_after = None if delay is None else delay / 1000
+        attempt, most = _number(data.get("attempt")), _number(data.get("max_retries"))
+        self._is_beyond_its_retries = attempt is not None and most is not None and attempt > most
 
     def limit(self, info: Any) -> None:
         """Note the state of the usage limits."""
@@ -52,14 +72,30 @@ class Trouble:
         self._resets_at = resets_at if resets_at is not None and resets_at < _LATEST_RESET else None
         self._limit_type = _word(info.get("rateLimitType")) if rejected else None
 
-    def evidence(self, result: Line | None, *, exit_code: int | None, stderr: str) -> FaultEvidence:
+    def given_up(self) -> FaultEvidence:
+        """Tell why a turn was ended by ourselves while Claude Code waited.
+
+        Its own result would say no more than that somebody ended it.
+        """
+        return FaultEvidence(
+            is_error=True,
+            terminal_reason="api_error",
+            api_error_status=self._status,
+            api_error=self._error,
+            resets_at=self._resets_at,
+            limit_type=self._limit_type,
+            retry_after=self._retry_after,
+            text=f"the API asks for a new try in {self._retry_after or 0.0:.0f} s",
+        )
+
+    def evidence(self, result: Line | None, *, exit_code: int | None, stderr: str, starved: bool) -> FaultEvidence:
         """Put together everything that tells why the iteration failed."""
         signal = -exit_code if exit_code is not None and exit_code < 0 else None
         if result is None:
             return FaultEvidence(
                 is_error=True, has_result=False, api_error_status=self._status, api_error=self._error,
                 resets_at=self._resets_at, limit_type=self._limit_type, retry_after=self._retry_after,
-                exit_code=exit_code, signal=signal, text=(stderr.strip() or self._text)[-TEXT_KEPT:],
+                exit_code=exit_code, signal=signal, starved=starved, text=(stderr.strip() or self._text)[-TEXT_KEPT:],
             )  # fmt: skip
         return FaultEvidence(
             is_error=True,

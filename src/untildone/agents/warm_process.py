@@ -120,6 +120,10 @@ class WarmClaude:
             await asyncio.sleep(_GLANCE)
         return True
 
+    def starved(self) -> bool:
+        """Whether memory ran out on the machine while it ran."""
+        return self._process.starved()
+
     def stderr_tail(self) -> str:
         """Return the end of what it wrote to stderr."""
         return self._process.stderr_tail()

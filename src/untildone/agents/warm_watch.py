@@ -25,6 +25,8 @@ class Watch:
     """Seconds background tasks may go on after the agent's last word."""
     asked_at: float | None = None
     """When somebody asked to end the iteration."""
+    gave_up: bool = False
+    """It was ourselves, because Claude waits too long between two tries; nobody else asked since."""
     discard: bool = False
     """Whoever asked wants the process gone as well."""
     requests: int = 0
@@ -34,6 +36,8 @@ class Watch:
     """The main conversation is speaking or using tools."""
     reports_state: bool = False
     quiet_since: float = 0.0
+    own_wait_ends: float = 0.0
+    """When Claude tries a failed request again: until then its silence says nothing."""
 
     def saw(self, line: Line, now: float) -> None:
         """Take note of a line."""

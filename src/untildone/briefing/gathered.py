@@ -50,7 +50,9 @@ def _take(found: Gathered, record: ev.Record) -> None:
             found.models.setdefault(model)
         case ev.IterationCompleted() | ev.IterationFailed() as event:
             _take_ending(found, event)
-        case event if event.SOURCE == "system" and event.KIND == "control":
+        case event if (
+            event.SOURCE == "system" and event.KIND == "control" and not isinstance(event, ev.SteeringRefused)
+        ):
             found.steering.append(record)
         case _:
             pass

@@ -13,6 +13,7 @@ from untildone.core.figures import clock, count, dollars, short_commit
 from untildone.core.history import IterationRow, iteration_rows
 from untildone.core.lines import event_line, exit_text
 from untildone.core.outcome import CheckResult
+from untildone.core.spending import SUBSCRIPTION
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason, meaning
 from untildone.core.views import RunView, run_view
@@ -68,6 +69,7 @@ def _head(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | None)
     lines.append(f"- Started {clock(state.started_at, zone=zone)}, {work} with a driver at work{drivers}.")
     lines.append(f"- {count(view.attempts, 'iteration')}, {view.successes} without a fault, {view.failed} failed.")
     lines.append(f"- Spent: {view.cost}.")
+    lines += [f"- **Warning:** {span(told, 500)}" for told in view.meddling]
     lines.append(f"- Folder {span(state.spec.cwd)}" + _branch(found) + ".")
     lines += [f"- Reason: {span(view.exit_reason)} (exit code {view.exit_code})."] if view.exit_reason else []
     return lines
@@ -253,6 +255,10 @@ def _steering(found: Gathered, zone: tzinfo | None) -> list[str]:
 
 def _spend(view: RunView, rows: Sequence[IterationRow], found: Gathered) -> list[str]:
     lines = ["## Spend", "", f"In all: {view.cost}. {view.spend.usage.counted:,} tokens (cache reads not counted)."]
+    if view.paid_by:
+        lines.append(f"Paid by: {view.paid_by}.{_nominal(view)}")
+    if view.lost:
+        lines.append(f"Lost {view.lost}. Where the same session went on, only the answer that broke off is gone.")
     if view.spend.estimated_usd:
         lines.append("Replies that were cut off in mid-air are estimates and stand apart.")
     if view.spend.unknown_costs:
@@ -266,6 +272,15 @@ def _spend(view: RunView, rows: Sequence[IterationRow], found: Gathered) -> list
     if len(rows) > _ROWS:
         lines.append(_sum_row(rows[:-_ROWS]))
     return [*lines, *(_spend_row(row) for row in rows[-_ROWS:])]
+
+
+def _nominal(view: RunView) -> str:
+    if SUBSCRIPTION not in view.paid_by:
+        return ""
+    return (
+        " No API key was in use: a subscription is paid by the month, so its dollars are nominal"
+        " (with a cloud provider's account they are real)."
+    )
 
 
 def _spend_row(row: IterationRow) -> str:

@@ -55,10 +55,12 @@ HIDDEN = {"detached": ("detaching", "Drive the run that comes in on standard inp
 EXAMPLES = """\
 Examples:
   untildone rehearse
-  untildone run "Make the test suite pass" --check "pytest -q" -m 10 --max-cost 5
+  untildone run "Make the tests pass" --check "pytest -q" -m 10 --max-cost 5
   untildone run --prompt-file goal.md --max-duration 2h -- --verbose
   untildone tasks TODO.md --deadline 07:30
   untildone status
+
+`untildone COMMAND --help` says more about each of them.
 """
 
 INTERRUPTED = 128 + signal.SIGINT
@@ -158,11 +160,13 @@ def _fail(line: str, code: int) -> int:
 
 def _crash_line(bug: Exception) -> str:
     from untildone.config import state_dir
+    from untildone.store.leftovers import clear_crash_logs
 
     folder = state_dir(os.environ)
     where: Any = Path(folder) / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        clear_crash_logs(folder)
         where.write_text("".join(traceback.format_exception(bug)), encoding="utf-8", errors="backslashreplace")
     except OSError as unwritable:
         where = f"nowhere, {unwritable.strerror}"

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from untildone import config, wiring
+from untildone import wiring
 from untildone.cli.driving import Driven, Job, Output, drive_one, exit_code_of, show_result
-from untildone.cli.reading import read_text_file
 from untildone.cli.streams import put, say
-from untildone.core.chain import has_next, next_policy, next_run_id, next_spec
-from untildone.core.policy import RunSpec
+from untildone.core.chain import has_next, next_run_id
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 from untildone.engine.journal import load_state
@@ -16,19 +14,10 @@ from untildone.errors import UntildoneError
 from untildone.ports import EventLog
 
 
-def check_goals(spec: RunSpec) -> None:
-    """UsageError when a goal that is to follow cannot be read: better now than at one in the morning."""
-    for file in spec.then:
-        _goal(file)
-
-
 def next_job(state: LoopState) -> Job:
-    """The run that follows one that is done. Its goal is read now: it may have been refined since the start."""
-    file = state.spec.then[0]
-    goal = _goal(file)
-    spec = next_spec(state.spec, goal=goal, name=config.run_name(Path(state.spec.cwd), goal))
-    policy = next_policy(state, wiring.system_clock().now())
-    return Job(run_id=next_run_id(state.run_id), begin=(spec, policy))
+    """The run that follows one that is done."""
+    run_id, spec, policy = wiring.next_run(state, wiring.system_clock().now())
+    return Job(run_id=run_id, begin=(spec, policy))
 
 
 async def newest_of_chain(log: EventLog, state: LoopState) -> LoopState:
@@ -39,6 +28,11 @@ async def newest_of_chain(log: EventLog, state: LoopState) -> LoopState:
             break
         state = following
     return state
+
+
+async def stands_before_next(log: EventLog, state: LoopState, *, alive: bool) -> bool:
+    """Whether a chain has come to a goal that nobody has started."""
+    return has_next(state) and not alive and (await newest_of_chain(log, state)).run_id == state.run_id
 
 
 async def drive_chain(
@@ -71,9 +65,8 @@ async def drive_chain(
 
 async def _goes_on(log: EventLog, driven: Driven) -> bool:
     """Whether the next goal is to be started: not when a human asked for a stop, however late."""
-    if driven.told_to_stop or not has_next(driven.state):
-        return False  # a signal of this very moment may not be in the log yet
-    return (await load_state(log, driven.state.run_id)).stop is None
+    # A signal of this very moment may not be in the log yet.
+    return not driven.told_to_stop and await wiring.goes_on(log, driven.state)
 
 
 def _give_up(done: LoopState, output: Output) -> None:
@@ -85,7 +78,3 @@ def _give_up(done: LoopState, output: Output) -> None:
 
 def _start_next(done: LoopState) -> str:
     return f"untildone resume {done.run_id}"
-
-
-def _goal(file: str) -> str:
-    return read_text_file(file, "the goal file of --then", again=True)

@@ -17,7 +17,7 @@ from untildone import config, wiring
 from untildone.agents.argv import find_claude
 from untildone.core import checkup
 from untildone.core.checkup import Finding, Login
-from untildone.core.figures import count, dollars
+from untildone.core.figures import count, dollars, size
 from untildone.core.notice import trial_note
 from untildone.core.printable import one_line
 from untildone.core.units import moment
@@ -238,7 +238,18 @@ async def _store(store: Path) -> Finding:
         remedy = f"move {store / wiring.STORE_FILE} away, or repair it with `sqlite3 FILE .recover`"
         detail = f"{store} is damaged: {one_line(damage, 80)}"
         return Finding(name="store", status="missing", detail=detail, remedy=remedy)
-    return Finding(name="store", status="ok", detail=f"{store}, {runs}")
+    return Finding(name="store", status="ok", detail=f"{store}, {runs}, {_room(store / wiring.STORE_FILE)}")
+
+
+def _room(database: Path) -> str:
+    """How large the file is, and how much of it new events can have before it grows."""
+    import sqlite3
+
+    with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        page, pages, free = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
+        )
+    return f"{size(page * pages)}, {size(page * free)} of it free"
 
 
 def _damage(database: Path) -> str:
@@ -259,7 +270,8 @@ def _disk(asked: Questions, reserve: int) -> Finding:
 
 
 def _existing(path: Path) -> Path:
-    return next(place for place in (path, *path.parents) if place.exists())
+    # Unlike pathlib's, this one takes a name no disk can hold for what it is: not there.
+    return next(place for place in (path, *path.parents) if os.path.exists(place))  # noqa: PTH110 - see above
 
 
 async def _clock() -> Finding:

@@ -18,10 +18,12 @@ from untildone import config
 from untildone.cli.chaining import drive_chain
 from untildone.cli.driving import Job, Output, foreground, opened
 from untildone.cli.guarding import operator_only
+from untildone.cli.logfiles import bounded, make_way
 from untildone.cli.streams import put, say
 from untildone.core import codec
 from untildone.core.policy import Policy, RunSpec
 from untildone.errors import StoreError, UsageError
+from untildone.store.leftovers import RUN_LOGS
 
 READY = b"ready"
 OWN_LINE = "untildone: "
@@ -48,6 +50,7 @@ def hand_over(job: Job, store: Path, output: Output) -> int:
     if output.format is not None:
         raise UsageError("--format shows how a run ended, and --detach does not wait for that: give one of them")
     log_file = _log_file(store, job.run_id)
+    make_way(log_file)
     fresh = not log_file.exists() or log_file.stat().st_size == 0
     told_before = 0 if fresh else log_file.stat().st_size
     ours, theirs = socket.socketpair()
@@ -88,7 +91,7 @@ async def _drive(handed: Handed, taken_up: Callable[[], None]) -> int:
     before = tuple(codec.decode(*event) for event in handed.before)
     job = Job(run_id=handed.run_id, begin=handed.begin, before=before, greeting=handed.greeting)
     store = Path(handed.store)
-    async with opened(store) as log:
+    async with bounded(_log_file(store, job.run_id)), opened(store) as log:
         return await drive_chain(log, job, store, Output(verbose=handed.verbose), taken_up)
 
 
@@ -111,7 +114,7 @@ def _packed(job: Job, store: Path, output: Output) -> bytes:
 
 def _log_file(store: Path, run_id: str) -> Path:
     try:
-        folder = store / "runs"
+        folder = store / RUN_LOGS
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as refused:
         raise StoreError(f"{store / 'runs'} cannot be made: {refused.strerror}") from refused

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from functools import cache
 from itertools import pairwise
 
@@ -22,7 +23,11 @@ def field_docs(of: type) -> dict[str, str]:
 
 def meaning(setting: Setting) -> str:
     """What a setting does, in a sentence or two."""
-    return setting.help or field_docs(HOMES[setting.home])[setting.field]
+    if setting.help:
+        return setting.help
+    # The fields speak to programmers; who types a duration has units, and who gives nothing gets the default.
+    said = field_docs(HOMES[setting.home])[setting.field].replace("None: ", "Default: ")
+    return re.sub(r"^Seconds ", "How long ", said) if setting.kind == "DURATION" else said
 
 
 def _class_body(cls: type) -> list[ast.stmt]:

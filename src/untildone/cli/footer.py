@@ -4,9 +4,9 @@ Imports rich, which is slow to load: only `live` imports this.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rich.console import Group, RenderableType
 from rich.text import Text
 
 from untildone.core import events as ev
@@ -75,10 +75,10 @@ class Activity:
 
 def footer(
     view: RunView, activity: Activity, now: float, *, width: int, height: int, ctrl_c: str = CTRL_C
-) -> RenderableType:
-    """The footer for a screen of this size; `ctrl_c` says what that key does."""
+) -> list[Text]:
+    """The lines of the footer for a screen of this size; `ctrl_c` says what that key does."""
     short = height < _SHORT_SCREEN
-    parts: list[RenderableType] = [
+    parts = [
         _title(view, width),
         _headline(view, now),
     ]
@@ -88,7 +88,12 @@ def footer(
     parts.append(_facts(view))
     if width >= _NARROW and not short:
         parts.append(_line(f" Ctrl+C {ctrl_c} · untildone message {one_line(view.name, 40)} …", "dim"))
-    return Group(*parts)
+    return parts
+
+
+def rows_added(drawn: Sequence[int], width: int) -> int:
+    """How many rows more these lines take, by their columns, on a terminal that is only so wide now."""
+    return sum(max(0, -(-taken // max(1, width)) - 1) for taken in drawn)
 
 
 def _title(view: RunView, width: int) -> Text:
@@ -108,7 +113,8 @@ def _headline(view: RunView, now: float) -> Text:
     again = f", try {view.tries}" if view.tries > 1 else ""
     line = _line("")
     line.append(f" {beat} ", "green" if busy else "yellow")
-    line.append(f"iteration {view.iteration}{of}{again}", "bold")
+    when = "" if view.under_way else "after " if view.iteration else "before "
+    line.append(f"{when}iteration {view.iteration or 1}{of}{again}", "bold")
     if view.iteration_started_at is not None:
         line.append(f"  {format_duration(max(0.0, now - view.iteration_started_at))}", "cyan")
     if view.waiting_until is not None:

@@ -1,16 +1,26 @@
-"""Who may give a command: an agent steers no run, not its own either, and starts none."""
+"""Who may give a command: an agent steers no run, not its own either, and starts none. That it tried is recorded."""
 
+import asyncio
 import os
-from collections.abc import Callable
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
-from untildone.config import OPERATOR_MARK
+from untildone.config import CHECK_MARK, OPERATOR_MARK, state_dir
+from untildone.core.meddling import REFUSALS_RECORDED
+from untildone.core.printable import one_line
 from untildone.errors import NotTheOperator
 from untildone.sandbox.guard import parent_of
 
 _GENERATIONS = 1000
 """Far more ancestors than any process has: a bound for a table of processes that changes while it is read."""
+_COMMAND_CAP = 200
+_PATIENCE = 5.0
+"""Seconds after which a refusal that cannot be recorded is only a refusal."""
 
 
 def operator_only(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -18,7 +28,9 @@ def operator_only(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        if is_inside_agent():
+        env = agents_environment()
+        if env is not None:
+            _record_refusal(env)
             raise NotTheOperator("an agent may not start or steer a run: ask the human, or report that you are blocked")
         return command(*args, **kwargs)
 
@@ -26,25 +38,62 @@ def operator_only(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_inside_agent() -> bool:
-    """Whether an agent started this process, or one above it: taking the mark out on the way hides nothing."""
-    if os.environ.get(OPERATOR_MARK):
-        return True
+    """Whether an agent started this process, or one above it."""
+    return agents_environment() is not None
+
+
+def agents_environment() -> Mapping[str, str] | None:
+    """The environment of the agent that started this process, or one above it: taking the mark out hides nothing.
+
+    A check counts as the agent: what it runs, the agent may have written.
+    """
+    if _run_of(os.environ):
+        return os.environ
     pid: int | None = os.getppid()
     for _ in range(_GENERATIONS):
         if not pid:
             break
-        if _is_marked(pid):
-            return True
+        env = _environment_of(pid)
+        if _run_of(env):
+            return env
         pid = parent_of(pid)
-    return False
+    return None
 
 
-def _is_marked(pid: int) -> bool:
+def _run_of(env: Mapping[str, str]) -> str:
+    return env.get(OPERATOR_MARK) or env.get(CHECK_MARK) or ""
+
+
+def _environment_of(pid: int) -> dict[str, str]:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 -- not a file of anybody's, and asked often
             variables = file.read().split(b"\0")
     except OSError:
         # Of another user, gone already, or a system without /proc.
-        return False
-    mark = f"{OPERATOR_MARK}=".encode()
-    return any(variable.startswith(mark) and variable != mark for variable in variables)
+        return {}
+    pairs = (os.fsdecode(variable).partition("=") for variable in variables)
+    return {name: value for name, _, value in pairs}
+
+
+def _record_refusal(env: Mapping[str, str]) -> None:
+    """Tell the run whose agent it was. The refusal itself does not depend on it."""
+    said = one_line(shlex.join(sys.argv[1:]), _COMMAND_CAP)
+    # Whatever is wrong with the store or with what the agent made of it: the agent gets its refusal, nothing else.
+    with suppress(Exception):
+        asyncio.run(asyncio.wait_for(_tell_run(state_dir(env), _run_of(env), said), _PATIENCE))
+
+
+async def _tell_run(store: Path, run_id: str, said: str) -> None:
+    from untildone import wiring
+    from untildone.core.events import SteeringRefused
+    from untildone.engine.journal import load_state
+
+    if not await asyncio.to_thread((store / wiring.STORE_FILE).is_file):
+        return
+    log = wiring.open_log(store, wiring.system_clock())
+    try:
+        # An agent that tries in a loop must not flood the log.
+        if (await load_state(log, run_id)).refusals < REFUSALS_RECORDED:
+            await log.append(run_id, [SteeringRefused(command=said)])
+    finally:
+        await log.close()

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from untildone import wiring
-from untildone.cli.chaining import drive_chain, newest_of_chain, next_job
+from untildone.cli.chaining import drive_chain, next_job, stands_before_next
 from untildone.cli.detaching import hand_over
 from untildone.cli.driving import Job, Output, foreground, opened
 from untildone.cli.streams import put, say
-from untildone.core.chain import has_next
 from untildone.core.events import StopRequested
+from untildone.core.figures import clock
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason, exit_code
 from untildone.engine.journal import load_state
@@ -25,7 +25,7 @@ def resume_interrupted(store: Path, output: Output, *, detach: bool) -> int:
     """Take them all up, one after the other or each in the background; the answer is the first that is not 0."""
     found = foreground(_find(store))
     if not found:
-        put("no interrupted runs")
+        put("no interrupted runs to take up")
     answer = 0
     for job in found:
         code = _take_up(job, store, output, detach=detach)
@@ -41,33 +41,59 @@ async def _find(store: Path) -> list[Job]:
 
 
 async def find_interrupted(log: EventLog, now: float) -> list[Job]:
-    """What there is to take up, the oldest first: runs nobody stopped and nobody drives."""
+    """What there is to take up, the oldest first: runs nobody stopped and nobody drives, however long ago.
+
+    A run that waits for a weekly limit is quiet for days. What is interrupted and left all the same is said.
+    """
     jobs = []
-    for row in sorted(await log.runs(), key=lambda row: row.created_at):
+    rows = sorted(await log.runs(), key=lambda row: row.created_at)
+    newest = {(row.folder, row.name): row.run_id for row in rows}
+    for row in rows:
         if row.alive:
             continue
         state = await load_state(log, row.run_id)
-        if not state.run_id or now - row.updated_at > state.policy.session_expiry:
+        if not state.run_id or not await _was_cut_off(log, state):
             continue
-        job = await _job(log, state)
-        if job is not None:
+        reason = _why_left(state, now, replaced=newest[row.folder, row.name] != row.run_id)
+        if reason:
+            say(f"{state.spec.name} ({state.run_id}) is not taken up: {reason}")
+        elif (job := _job(state)) is not None:
             jobs.append(job)
     return jobs
 
 
-async def _job(log: EventLog, state: LoopState) -> Job | None:
-    if state.stop is not None and state.stop.signal != SHUTDOWN:
-        return None
+async def _was_cut_off(log: EventLog, state: LoopState) -> bool:
+    """Whether this run, or the chain that stands at it, would have gone on by itself."""
     if state.phase == "running":
-        return None if state.paused else _goes_on(state)
+        return True
     if state.phase == "suspended":
-        return _goes_on(state) if await _ended_by_system(log, state) else None
-    if has_next(state) and (await newest_of_chain(log, state)).run_id == state.run_id:
-        try:
-            return next_job(state)
-        except UntildoneError as trouble:
-            say(f"{state.spec.name}: {trouble}")
-    return None
+        return await _ended_by_system(log, state)
+    stopped_by_user = state.stop is not None and state.stop.signal != SHUTDOWN
+    return not stopped_by_user and await stands_before_next(log, state, alive=False)
+
+
+def _why_left(state: LoopState, now: float, *, replaced: bool) -> str:
+    """Why a run that was cut off is left alone; empty: nothing speaks against it."""
+    if state.stop is not None and state.stop.signal != SHUTDOWN:
+        return f"somebody had asked it to stop; `untildone resume {state.run_id}` takes it up"
+    if state.phase == "running" and state.paused:
+        return f"it is paused; `untildone resume {state.run_id}` takes it up"
+    if replaced:
+        return "a newer run of the same name took its place"
+    deadline = state.policy.deadline
+    if deadline is not None and deadline <= now:
+        return f"its deadline, {clock(deadline, now)}, has passed"
+    return ""
+
+
+def _job(state: LoopState) -> Job | None:
+    if state.phase != "completed":
+        return _goes_on(state)
+    try:
+        return next_job(state)
+    except UntildoneError as trouble:
+        say(f"{state.spec.name}: {trouble}")
+        return None
 
 
 def _goes_on(state: LoopState) -> Job:

@@ -24,6 +24,8 @@ _TONES: dict[type[ev.Event], Tone] = {
     ev.ContinuousWarning: "warn",
     ev.BudgetWarning: "warn",
     ev.ResourcesSeen: "warn",
+    ev.StoreTampered: "bad",
+    ev.SteeringRefused: "bad",
     ev.HookFailed: "bad",
     ev.LandingFailed: "bad",
     ev.ContinuousSuspended: "warn",

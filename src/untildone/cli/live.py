@@ -11,10 +11,12 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
+from rich.control import Control
 from rich.live import Live
+from rich.segment import ControlType
 from rich.text import Text
 
-from untildone.cli.footer import CTRL_C, Activity, footer
+from untildone.cli.footer import CTRL_C, Activity, footer, rows_added
 from untildone.cli.lines import Tone, is_worth_a_line, tone
 from untildone.core.events import Record
 from untildone.core.fold import apply
@@ -46,6 +48,8 @@ class LiveScreen:
         self._now = now
         self._ctrl_c = ctrl_c
         self._activity = Activity()
+        self._drawn: tuple[int, ...] = ()
+        """Columns of each line of the footer that is on the screen."""
         self._inbox: queue.Queue[Record | None] = queue.Queue()
         self._gone = False
         self._thread = threading.Thread(target=self._draw, name="live-screen", daemon=True)
@@ -82,10 +86,19 @@ class LiveScreen:
     def _next_frame(self, live: Live) -> bool:
         """Wait for news, print what is finished, and say whether there may be more."""
         news = self._news()
+        self._erase_overflow(live)
         lines = [line for record in news if record is not None for line in self._see(record)]
         if lines:
             live.console.print(Group(*lines))
         return None not in news
+
+    def _erase_overflow(self, live: Live) -> None:
+        """A terminal that was made narrower has wrapped the footer: rich takes back as many lines as it drew."""
+        rows = rows_added(self._drawn, self._console.size.width)
+        erase = ((ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1))
+        if rows:
+            live.console.control(Control(ControlType.CARRIAGE_RETURN, *(erase * rows)))
+        self._drawn = ()
 
     def _news(self) -> list[Record | None]:
         """All that arrives within a frame of the first; nothing, if a beat passes in silence."""
@@ -116,4 +129,6 @@ class LiveScreen:
         now = self._now()
         size = self._console.size
         view = run_view(self._state, now, alive=True)
-        return footer(view, self._activity, now, width=size.width, height=size.height, ctrl_c=self._ctrl_c)
+        drawn = footer(view, self._activity, now, width=size.width, height=size.height, ctrl_c=self._ctrl_c)
+        self._drawn = tuple(min(line.cell_len, size.width) for line in drawn[: size.height])
+        return Group(*drawn)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Coroutine
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,17 @@ from typing import Any
 import click
 
 from untildone import wiring
+from untildone.cli.chaining import stands_before_next
 from untildone.cli.driving import opened
 from untildone.cli.options import folder_of, place_options, run_argument, store_of
-from untildone.cli.tables import iterations_table, runs_table, status_text
+from untildone.cli.streams import screen_width
+from untildone.cli.tables import hanging, iterations_table, runs_table, status_text
+from untildone.config import expanded
+from untildone.core.chain import not_started
 from untildone.core.codec import to_wire
 from untildone.core.events import ContinuousCompleted, ContinuousSuspended, Record
+from untildone.core.figures import count
+from untildone.core.history import iteration_rows
 from untildone.core.lines import event_line
 from untildone.core.replay import parse_changes, what_if
 from untildone.core.views import run_view, status_json
@@ -48,7 +55,11 @@ def status(run: str | None, store: str | None, cwd: str | None, *, as_json: bool
             return json.dumps({"exists": False}) if as_json else str(nothing)
         state = await load_state(log, row.run_id)
         view = run_view(state, wiring.system_clock().now(), alive=row.alive)
-        return json.dumps(status_json(view, state), ensure_ascii=False) if as_json else status_text(view)
+        if await stands_before_next(log, state, alive=row.alive):
+            view = replace(view, advice=not_started(state))
+        return (
+            json.dumps(status_json(view, state), ensure_ascii=False) if as_json else status_text(view, screen_width())
+        )
 
     click.echo(_look(store, cwd, work))
 
@@ -67,6 +78,10 @@ def log(run: str | None, store: str | None, cwd: str | None, *, follow: bool, ve
         row = await wiring.find_run(log, run, folder)
         records = await log.read(row.run_id, trace=verbose)
         seen = records[-1].seq if records else 0
+        if verbose and seen > len(records) and not rest["as_json"]:
+            click.echo(
+                f"({count(seen - len(records), 'older detail')} trimmed: a run keeps as much as --trace-keep says)"
+            )
         for record in records[-rest["last"] :] if rest["last"] else records:
             _print_record(record, row, as_json=rest["as_json"])
         if follow and row.alive:
@@ -84,11 +99,23 @@ async def _follow(log: EventLog, row: RunRow, seen: int, *, verbose: bool, as_js
 
 def _print_record(record: Record, row: RunRow, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(to_wire(record, row.run_id), ensure_ascii=False, default=str))
+        from untildone.cli.masking import masked_event
+
+        shown = replace(record, event=masked_event(record.event))
+        click.echo(json.dumps(to_wire(shown, row.run_id), ensure_ascii=False, default=str))
         return
     line = event_line(record)
     if line is not None:
-        click.echo(f"{datetime.fromtimestamp(record.at).astimezone():%m-%d %H:%M:%S}  {line}")
+        moment = f"{datetime.fromtimestamp(record.at).astimezone():%m-%d %H:%M:%S}  "
+        click.echo(hanging(moment, line, screen_width()))
+
+
+async def _told(log: EventLog, row: RunRow) -> RunRow:
+    """A run as its events tell it: a driver that died between its last word and the list leaves that behind."""
+    if row.alive or row.status != "running":
+        return row
+    phase = (await load_state(log, row.run_id)).phase
+    return replace(row, status=phase) if phase in {"suspended", "completed"} else row
 
 
 @click.command()
@@ -98,10 +125,11 @@ def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
     """All runs, newest first."""
 
     async def work(log: EventLog, _: Path) -> str:
-        rows = sorted(await log.runs(), key=lambda row: row.updated_at, reverse=True)
+        rows = [await _told(log, row) for row in await log.runs()]
+        rows.sort(key=lambda row: row.updated_at, reverse=True)
         if as_json:
             return json.dumps([{name: getattr(row, name) for name in RunRow.__slots__} for row in rows])
-        return runs_table(rows, wiring.system_clock().now())
+        return runs_table(rows, wiring.system_clock().now(), screen_width())
 
     click.echo(_look(store, cwd, work))
 
@@ -109,8 +137,9 @@ def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
 @click.command()
 @run_argument
 @click.option("-o", "--output", metavar="FILE", help="Write it to a file instead.")
+@click.option("--json", "as_json", is_flag=True, help="The same facts as one JSON object: status and iterations.")
 @place_options
-def brief(run: str | None, store: str | None, cwd: str | None, *, output: str | None) -> None:
+def brief(run: str | None, store: str | None, cwd: str | None, *, output: str | None, as_json: bool) -> None:
     """The report of a run: what was done, the evidence, what was not, and what it cost."""
 
     async def work(log: EventLog, folder: Path) -> str:
@@ -118,15 +147,18 @@ def brief(run: str | None, store: str | None, cwd: str | None, *, output: str | 
 
         row = await wiring.find_run(log, run, folder)
         records = await log.read(row.run_id)
-        state = await load_state(log, row.run_id)
-        return render(state, records, wiring.system_clock().now(), alive=row.alive)
+        state, now = await load_state(log, row.run_id), wiring.system_clock().now()
+        if not as_json:
+            return render(state, records, now, alive=row.alive)
+        facts = status_json(run_view(state, now, alive=row.alive), state)
+        return json.dumps(facts | {"iterations": [asdict(row) for row in iteration_rows(records)]}, ensure_ascii=False)
 
     text = _look(store, cwd, work)
     if output is None:
         click.echo(text)
         return
     try:
-        Path(output).expanduser().write_text(text, encoding="utf-8")
+        expanded(output).write_text(text, encoding="utf-8")
     except OSError as refused:
         raise UsageError(f"{output} cannot be written: {refused.strerror}") from refused
 
@@ -142,7 +174,7 @@ def replay(run: str | None, store: str | None, cwd: str | None, *, changes: tupl
     async def work(log: EventLog, folder: Path) -> str:
         row = await wiring.find_run(log, run, folder)
         records = await log.read(row.run_id)
-        table = iterations_table(records)
+        table = iterations_table(records, screen_width())
         return f"{table}\n\n{what_if(records, tried).text}" if tried else table
 
     click.echo(_look(store, cwd, work))

@@ -10,7 +10,8 @@ from untildone import config, wiring
 from untildone.agents.argv import find_claude
 from untildone.cli.driving import Output, foreground
 from untildone.cli.options import settled
-from untildone.cli.streams import put
+from untildone.cli.scratch import Evidence
+from untildone.cli.streams import put, say
 from untildone.errors import UsageError
 from untildone.rehearsal.acts import ACTS, Act
 from untildone.rehearsal.certificate import Scene, as_json, headline, markdown
@@ -19,14 +20,18 @@ from untildone.rehearsal.night import Setup, rehearse_night
 UNDERSTUDY = "untildone.cli.understudy"
 
 
-def night(scratch: Path, folder: Path, wanted: Sequence[str], claude: str | None, output: Output) -> int:
-    """Play the acts in a scratch clone of the repository around `folder`; 0 exactly when nothing is red."""
+def night(scratch: Path, folder: Path, wanted: Sequence[str], claude: str | None, output: Output, *, keep: bool) -> int:
+    """Play the acts in a scratch clone of the repository around `folder`.
+
+    0 when something is green and nothing red: what could not be staged is said, and is no reason to stay up.
+    """
     acts = _chosen(wanted)
     clock = wiring.system_clock()
     # A limit is needed to have a policy at all; each act brings its own.
     resolved = settled({"claude": claude, "max_iterations": "8"}, folder)
     spec = config.run_spec(resolved, goal="rehearse", cwd=folder, name="night")
     path = os.environ.get("PATH", os.defpath)
+    evidence = Evidence()
     setup = Setup(
         scratch=scratch,
         repository=_repository_of(folder),
@@ -37,8 +42,13 @@ def night(scratch: Path, folder: Path, wanted: Sequence[str], claude: str | None
         loop=(sys.executable, "-m", UNDERSTUDY),
         open_log=lambda store: wiring.open_log(store, clock),
         clock=clock,
+        evidence=None if keep else evidence.folder,
     )
-    return foreground(_play(setup, acts, output))
+    try:
+        return foreground(_play(setup, acts, output))
+    except BaseException:
+        evidence.drop()  # nobody was told of it
+        raise
 
 
 async def _play(setup: Setup, acts: Sequence[Act], output: Output) -> int:
@@ -47,6 +57,9 @@ async def _play(setup: Setup, acts: Sequence[Act], output: Output) -> int:
         put(json.dumps(as_json(certificate), ensure_ascii=False))
     elif output.quiet:
         put(headline(certificate))
+        for scene in certificate.scenes:
+            if scene.evidence:
+                say(f"what is kept of {scene.name}: {scene.evidence}")
     else:
         put("\n" + markdown(certificate))
     return 0 if certificate.passed else 1

@@ -19,7 +19,7 @@ def notify() -> None:
     """Where runs tell what happens."""
 
 
-@notify.command()
+@notify.command(short_help="Send a test message to each address.")
 @click.argument("urls", metavar="[URL]...", nargs=-1)
 @operator_only
 def test(urls: Sequence[str]) -> int:

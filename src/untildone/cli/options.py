@@ -19,6 +19,8 @@ RUN_GROUPS: tuple[Group, ...] = tuple(GROUPS)
 CHANGEABLE = tuple(s for s in SETTINGS if s.group == "limits" and s.name != "unbounded")
 """What can be changed while a run goes on."""
 
+RUN_MEANS = "RUN is a name or an id, as `untildone ls` shows them. Without it: the newest run of the folder."
+
 
 class SettingOption(click.Option):
     """An option that knows its theme."""
@@ -64,12 +66,14 @@ def setting_options(settings: Iterable[Setting]) -> Callable[[F], F]:
 
 def place_options(command: F) -> F:
     """Give a command `--store` and `--cwd`."""
-    command = click.option("--store", metavar="DIR", help="Folder that holds the runs.")(command)
-    return click.option("--cwd", metavar="DIR", help="Work in this folder instead of the current one.")(command)
+    kept = "Folder that holds the runs. [~/.local/state/untildone]"
+    command = click.option("--store", metavar="DIR", help=kept)(command)
+    return click.option("--cwd", metavar="DIR", help="For this folder instead of the current one.")(command)
 
 
 def run_argument(command: F) -> F:
     """Give a command the run it is about: a name or an id, else the newest run of the folder."""
+    command.__doc__ = f"{command.__doc__}\n\n{RUN_MEANS}"
     return click.argument("run", metavar="[RUN]", required=False)(command)
 
 
@@ -87,21 +91,21 @@ def settled(given: dict[str, Any], folder: Path, forwarded: tuple[str, ...] = ()
 def folder_of(cwd: str | None) -> Path:
     """The folder a command is about, as an absolute real path."""
     try:
-        folder = Path(cwd).expanduser() if cwd else Path.cwd()
+        folder = config.expanded(cwd) if cwd else Path.cwd()
     except FileNotFoundError as gone:
         raise UsageError("the current folder does not exist any more: change to another one") from gone
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 - pathlib raises for a name longer than any disk takes
         raise UsageError(f"{folder} is not a folder: give an existing one with --cwd")
     return folder.resolve()
 
 
 def store_of(store: str | None) -> Path:
     """The folder that holds the runs."""
-    return Path(store).expanduser().absolute() if store else config.state_dir(os.environ)
+    return config.expanded(store).absolute() if store else config.state_dir(os.environ)
 
 
 def _option(setting: Setting) -> Callable[[F], F]:
-    about = meaning(setting)
+    about = meaning(setting) + (" Repeatable." if setting.repeatable else "")
     default = "" if setting.default is False else as_typed(setting, setting.default)
     return click.option(
         setting.name,

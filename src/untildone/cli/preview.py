@@ -4,6 +4,9 @@ import asyncio
 import re
 from pathlib import Path
 
+from untildone.cli.streams import screen_width
+from untildone.cli.tables import hanging
+from untildone.config import is_file
 from untildone.core.decide import Iterate
 from untildone.core.durations import format_duration
 from untildone.core.figures import clock, dollars
@@ -38,7 +41,8 @@ def preview_text(spec: RunSpec, policy: Policy) -> str:
         tasks=_paper(spec, spec.task_file, TASKS_CAP),
     )
     prompt = build_prompt(LoopState(spec=spec, policy=policy), Iterate(1), papers, 0.0)
-    lines = [f"{label:>16}  {printable(value)}" for label, value in facts]
+    width = screen_width()
+    lines = [hanging(f"{label:>16}  ", printable(value), width) for label, value in facts]
     warnings = [f"{'warning':>16}  {warning}" for warning in prompt.warnings]
     parts = ["\n".join([*lines, *warnings]), "--- rules ---", rules(spec, policy), "--- first prompt ---", prompt.text]
     return "\n\n".join([*(printable(part, lines=True) for part in parts), "Nothing was started (--dry-run)."])
@@ -89,7 +93,7 @@ def _commands(spec: RunSpec) -> list[tuple[str, str | None]]:
 
 def _paper(spec: RunSpec, name: str | None, cap: int) -> Paper | None:
     path = Path(spec.cwd) / (name or "")
-    if not name or not path.is_file():
+    if not name or not is_file(path):
         return None
     with path.open("rb") as file:
         return Paper(file.read(cap).decode("utf-8", "replace"), path.stat().st_size)

@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,14 @@ from untildone.cli.driving import Job, Output, drive, exit_code_of, foreground, 
 from untildone.cli.guarding import operator_only
 from untildone.cli.nights import night
 from untildone.cli.options import folder_of
+from untildone.cli.scratch import ending_in_order, scratch_folder, undisturbed
 from untildone.cli.streams import put, say
 from untildone.core.policy import AgentOptions, Policy, RunSpec
 from untildone.errors import UsageError
 from untildone.rehearsal.environment import DUMMY_KEY, claude_environment
 from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import Scenario, load_scenario, shipped_scenario
+from untildone.rehearsal.staging import clear_the_stage
 from untildone.rehearsal.story import make_scratch_repository, story
 
 AFTERWARDS = """\
@@ -55,17 +55,17 @@ def rehearse(*, model_only: bool, port: int, scenario: str | None, **rest: Any) 
     if rest["acts"] and not rest["night"]:
         raise UsageError("--act names an act of the night: say --night too")
     output = Output(verbose=rest["verbose"], quiet=rest["quiet"], json=rest["as_json"], advice=False)
-    scratch = Path(tempfile.mkdtemp(prefix="untildone-rehearsal-"))
-    try:
-        if rest["night"]:
-            return night(scratch, folder_of(None), rest["acts"], rest["claude"], output)
-        return foreground(_rehearse(scratch, scenario, rest["claude"], output, keep=rest["keep"]))
-    finally:
-        if rest["keep"]:
-            look = f"see it with `untildone brief rehearsal --store {scratch / 'state'}`"
-            say(f"kept in {scratch}" + ("" if rest["night"] else f": {look}"))
-        else:
-            shutil.rmtree(scratch, ignore_errors=True)
+    with ending_in_order(), scratch_folder(keep=rest["keep"]) as scratch:
+        try:
+            if rest["night"]:
+                return night(scratch, folder_of(None), rest["acts"], rest["claude"], output, keep=rest["keep"])
+            return foreground(_rehearse(scratch, scenario, rest["claude"], output, keep=rest["keep"]))
+        finally:
+            with undisturbed():
+                clear_the_stage(scratch / "home")
+            if rest["keep"]:
+                look = f"see it with `untildone brief rehearsal --store {scratch / 'state'}`"
+                say(f"kept in {scratch}" + ("" if rest["night"] else f": {look}"))
 
 
 def _serve(scenario: str | None, port: int) -> int:

@@ -1,6 +1,7 @@
 """`run` and `tasks`: a goal, limits, and go."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -10,12 +11,11 @@ from typing import Any
 import click
 
 from untildone import config, wiring
-from untildone.cli.chaining import check_goals, drive_chain
+from untildone.cli.chaining import drive_chain
 from untildone.cli.driving import Job, Output, foreground, opened
 from untildone.cli.guarding import operator_only
 from untildone.cli.options import ThemedCommand, folder_of, setting_options, settled, store_of
 from untildone.cli.preview import preview_text
-from untildone.cli.reading import read_text_file
 from untildone.cli.streams import say
 from untildone.core.durations import format_duration
 from untildone.core.events import Event, ResetRequested, SettingsChanged
@@ -28,15 +28,17 @@ from untildone.core.state import LoopState
 from untildone.engine.journal import load_state
 from untildone.errors import UsageError
 from untildone.ports import EventLog, RunRow
+from untildone.witness.reading import read_text_file
 
 RUN_EXAMPLES = """\
 Examples:
-  untildone run "Make the test suite pass" --check "pytest -q" -m 10 --max-cost 5
+  untildone run "Make the tests pass" --check "pytest -q" -m 10 --max-cost 5
   untildone run -p "Port the parser to Rust" --max-duration 8h --deadline 07:30
   untildone run --prompt-file goal.md -m 20 --cwd ../shop -- --effort high
   untildone run --prompt-file api.md --then docs.md --deadline 07:30 --detach
 
-Everything after -- goes to claude as it is. Durations: 90s, 45m, 1h30m. 0 means no limit.
+Everything after -- goes to claude as it is.
+Durations: 90s, 45m, 1h30m. As a limit, 0 means none.
 """
 TASKS_EXAMPLES = """\
 Examples:
@@ -102,7 +104,7 @@ def run(forwarded: tuple[str, ...], goal: str | None, prompt: str | None, prompt
 def tasks(forwarded: tuple[str, ...], file: str, task_prompt_file: str | None, **rest: Any) -> int:
     """Work through FILE, a Markdown list of checkboxes, until all that count are ticked."""
     folder = folder_of(rest["cwd"])
-    path = (folder / file).resolve()
+    path = Path(os.path.realpath(folder / file))  # pathlib raises for a link that leads to itself
     if task_prompt_file is not None:
         if rest["task_prompt"] is not None:
             raise UsageError("--task-prompt and --task-prompt-file exclude each other: give one of them")
@@ -124,11 +126,12 @@ def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_
     policy = config.policy(resolved, now=wiring.system_clock().now())
     name = wish.name or config.run_name(folder, goal)
     spec = config.run_spec(resolved, goal=goal, cwd=folder, name=name, task_file=task_file)
-    check_goals(spec)
+    spec = wiring.with_goals(spec)
     if wish.dry_run:
-        click.echo(
-            json.dumps({"spec": asdict(spec), "policy": asdict(policy)}) if output.json else preview_text(spec, policy)
-        )
+        from untildone.cli.masking import masked_spec
+
+        plan = {"spec": asdict(masked_spec(spec)), "policy": asdict(policy)}
+        click.echo(json.dumps(plan) if output.json else preview_text(spec, policy))
         return 0
     store = store_of(resolved.value("store"))
     if wish.detach:

@@ -10,13 +10,13 @@ import click
 from untildone import config as settings_of
 from untildone.cli.guarding import operator_only
 from untildone.cli.options import folder_of, store_of
-from untildone.cli.streams import say
-from untildone.cli.tables import aligned
+from untildone.cli.streams import say, screen_width
+from untildone.cli.tables import aligned, hanging
 from untildone.core.printable import one_line
 from untildone.core.settings import GROUPS, PROFILE_NAMES, SETTINGS, Setting, as_typed
 from untildone.errors import UsageError
 
-_VALUE_WIDTH = 60
+_VALUE_WIDTH = 40
 
 
 @click.group(invoke_without_command=True)
@@ -38,13 +38,13 @@ def config(ctx: click.Context, *, as_json: bool, profile: str | None, cwd: str |
     for notice in resolved.notices:
         say(notice)
     if as_json:
-        table = {s.name: {"value": resolved.value(s.name), "origin": resolved.origin(s.name)} for s in SETTINGS}
+        table = {s.name: {"value": _value(s, resolved), "origin": resolved.origin(s.name)} for s in SETTINGS}
         click.echo(json.dumps(table, ensure_ascii=False))
         return
     for group, title in GROUPS.items():
         click.echo(f"\n{title}")
         rows = [
-            (f"  {s.name}", _shown(s, resolved.value(s.name)), resolved.origin(s.name))
+            (f"  {s.name}", _shown(s, _value(s, resolved)), resolved.origin(s.name))
             for s in SETTINGS
             if s.group == group
         ]
@@ -62,6 +62,13 @@ def trust(cwd: str | None) -> None:
         raise UsageError(f"there is no {settings_of.PROJECT_FILE} in {folder} or its repository: nothing to trust")
     settings_of.trust(file, settings_of.state_dir(os.environ))
     click.echo(f"{file} is trusted until it changes")
+
+
+def _value(setting: Setting, resolved: settings_of.Resolved) -> Any:
+    # Only here: loading the channels would make every other command of this file slower.
+    from untildone.cli.masking import masked_value
+
+    return masked_value(setting, resolved.value(setting.name))
 
 
 def _shown(setting: Setting, value: Any) -> str:
@@ -86,9 +93,10 @@ def doctor(cwd: str | None, store: str | None, *, as_json: bool, **asked: Any) -
         click.echo(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False))
     else:
         for finding in findings:
-            click.echo(f"{finding.status:<8} {finding.name:<12} {one_line(finding.detail)}")
+            width = screen_width()
+            click.echo(hanging(f"{finding.status:<8} {finding.name:<12} ", one_line(finding.detail), width))
             if finding.remedy:
-                click.echo(f"{'':<22}{one_line(finding.remedy)}")
+                click.echo(hanging(" " * 22, one_line(finding.remedy), width))
     return 0 if is_fit(findings) else 1
 
 

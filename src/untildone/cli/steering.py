@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from untildone import config, wiring
-from untildone.cli.chaining import check_goals, drive_chain, newest_of_chain, next_job
+from untildone.cli.chaining import drive_chain, newest_of_chain, next_job
 from untildone.cli.driving import Job, Output, foreground, opened
 from untildone.cli.guarding import operator_only
 from untildone.cli.options import (
@@ -22,7 +22,7 @@ from untildone.cli.options import (
     setting_options,
     store_of,
 )
-from untildone.core.chain import has_next
+from untildone.core.chain import has_next, knows_goals
 from untildone.core.durations import format_duration
 from untildone.core.events import (
     Event,
@@ -37,7 +37,7 @@ from untildone.core.events import (
 )
 from untildone.core.figures import clock, dollars
 from untildone.core.limits import has_finite_limit
-from untildone.core.policy import Policy
+from untildone.core.policy import Policy, RunSpec
 from untildone.core.settings import SETTINGS
 from untildone.core.state import LoopState
 from untildone.core.views import run_view
@@ -202,8 +202,7 @@ def _next_goal(state: LoopState, typed: dict[str, Any]) -> Job:
     if not typed or job.begin is None:
         return job
     spec, policy = config.changed(typed, *job.begin, now=wiring.system_clock().now())
-    check_goals(spec)
-    return replace(job, begin=(spec, policy))
+    return replace(job, begin=(_with_goals(spec, typed), policy))
 
 
 def _asked(row: RunRow, state: LoopState, typed: dict[str, Any], moved_to: Path | None) -> list[Event]:
@@ -218,11 +217,16 @@ def _asked(row: RunRow, state: LoopState, typed: dict[str, Any], moved_to: Path 
         asked.append(ResetRequested(by=BY, circuit=False, session=True))
     elif not Path(spec.cwd).is_dir():
         raise UsageError(f"{spec.cwd} is gone: if it was moved, say `untildone resume {row.run_id} --cwd FOLDER`")
-    check_goals(spec)
+    spec = _with_goals(spec, typed)
     _keep_a_limit(row, policy, "or give --unbounded")
     if (spec, policy) != (state.spec, state.policy):
         asked.append(SettingsChanged(by=BY, policy=policy, spec=spec))
     return asked
+
+
+def _with_goals(spec: RunSpec, typed: dict[str, Any]) -> RunSpec:
+    """The goals that follow are those of the beginning, unless a human names others now."""
+    return spec if knows_goals(spec) and "then" not in typed else wiring.with_goals(spec)
 
 
 def _keep_a_limit(row: RunRow, policy: Policy, otherwise: str) -> None:
@@ -283,7 +287,8 @@ def _ask(run: str | None, store: str | None, cwd: str | None, wish: Wish, *, liv
             if living and not row.alive:
                 raise UsageError(f"{row.name} is not running: `untildone status {row.name}` says where it stands")
             state = await load_state(log, row.run_id)
-            if state.phase == "completed":
+            # Between two goals of a chain somebody still listens: a stop keeps the next one from starting.
+            if state.phase == "completed" and not (row.alive and has_next(state) and isinstance(wish, StopRequested)):
                 raise UsageError(f"{row.name} is done, nothing of this would reach it: start a new run")
             await log.append(row.run_id, [wish if isinstance(wish, Event) else wish(row, state)])
             return row

@@ -35,6 +35,14 @@ def put(text: str) -> None:
             say(f"the result could not be written: {refused.strerror}")
 
 
+def screen_width() -> int | None:
+    """Columns of the terminal that standard output is; None: it is none, and a program may be reading."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None if sys.stdout.isatty() else None
+    except (OSError, ValueError):
+        return None
+
+
 def settle() -> None:
     """Write what is still held back; what cannot be written is dropped, so that the exit code stays ours."""
     for stream in (sys.stdout, sys.stderr):

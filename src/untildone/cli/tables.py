@@ -1,21 +1,26 @@
 """Tables and paragraphs of plain text for the looking commands."""
 
+import re
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from untildone.core.durations import format_duration
 from untildone.core.events import Record
 from untildone.core.figures import dollars, short_commit
 from untildone.core.history import IterationRow, iteration_rows
-from untildone.core.printable import columns, one_line
+from untildone.core.printable import ELLIPSIS, columns, cut, one_line
 from untildone.core.views import RunView
 from untildone.ports import RunRow
 
 _NAME_WIDTH = 40
 _SUMMARY_WIDTH = 60
+_NARROWEST = 12
+"""Columns below which cutting or wrapping leaves nothing to read."""
+_TIED = "\N{NO-BREAK SPACE}"
 
 
-def runs_table(rows: Sequence[RunRow], now: float) -> str:
-    """All runs, one a line."""
+def runs_table(rows: Sequence[RunRow], now: float, width: int | None = None) -> str:
+    """All runs, one a line; on a screen of `width` columns only the end of a long path."""
     if not rows:
         return 'no runs yet: start one with `untildone run "GOAL" -m 5`, or try `untildone rehearse`'
     lines = [("RUN", "ID", "STATUS", "LAST EVENT", "FOLDER")]
@@ -24,16 +29,21 @@ def runs_table(rows: Sequence[RunRow], now: float) -> str:
         status = "interrupted" if interrupted else row.status
         age = f"{format_duration(max(0.0, now - row.updated_at))} ago"
         lines.append((one_line(row.name, _NAME_WIDTH), row.run_id, status, age, one_line(row.folder)))
-    return aligned(lines)
+    room = _room(lines, width)
+    return aligned([(*line[:-1], _end_of(line[-1], room)) for line in lines])
 
 
-def iterations_table(records: Iterable[Record]) -> str:
-    """The iterations of a run, one a line."""
+def _end_of(path: str, room: int | None) -> str:
+    return path if room is None or len(path) <= room else ELLIPSIS + path[1 - room :]
+
+
+def iterations_table(records: Iterable[Record], width: int | None = None) -> str:
+    """The iterations of a run, one a line, cut to `width` columns."""
     rows = iteration_rows(records)
     if not rows:
         return "no iterations yet"
     return aligned(
-        [("#", "OUTCOME", "COST", "TIME", "FILES", "COMMIT", "CLAIM", "CHECKS", "SUMMARY"), *map(_cells, rows)]
+        [("#", "OUTCOME", "COST", "TIME", "FILES", "COMMIT", "CLAIM", "CHECKS", "SUMMARY"), *map(_cells, rows)], width
     )
 
 
@@ -47,33 +57,62 @@ def _cells(row: IterationRow) -> tuple[str, ...]:
     return (str(row.number), row.outcome + tries, cost, time, files, commit, claim, verdict, words)
 
 
-def status_text(view: RunView) -> str:
-    """Where a run stands, for a person."""
+def status_text(view: RunView, width: int | None = None) -> str:
+    """Where a run stands, for a person; wrapped at `width` columns."""
     facts = [
         ("run", f"{view.name} ({view.run_id})"),
         ("goal", view.goal),
         ("status", view.phase + (f": {view.detail}" if view.detail else "")),
         ("iteration", f"{view.iteration}, {view.successes} succeeded"),
         ("spent", f"{view.cost} in {format_duration(view.elapsed_seconds)}"),
+        *_ledger(view),
         *((gauge.label, gauge.text) for gauge in view.gauges),
         ("checks", view.verdict),
         ("claims", f"{view.streak} of {view.streak_needed} in a row"),
         ("breaker", view.breaker),
         ("commits", f"{view.commits}" + (f", last {short_commit(view.last_commit)}" if view.last_commit else "")),
     ]
+    facts += [("warning", told) for told in view.meddling]
     if view.tasks_open is not None:
         facts.append(("open tasks", str(view.tasks_open)))
     if view.report is not None and view.report.summary:
         facts.append(("agent says", one_line(view.report.summary, 100)))
     if view.advice:
         facts.append(("next", view.advice))
-    return "\n".join(f"{label:>10}  {text}" for label, text in facts)
+    return "\n".join(hanging(f"{label:>10}  ", text, width) for label, text in facts)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as columns."""
-    widths = [max(columns(row[at]) for row in rows) for at in range(len(rows[0]))]
+def _ledger(view: RunView) -> list[tuple[str, str]]:
+    return [(label, text) for label, text in (("paid by", view.paid_by), ("lost", view.lost)) if text]
+
+
+def hanging(start: str, text: str, width: int | None) -> str:
+    """`text` after `start`, its further lines below its first; a `command` to be copied stays in one piece."""
+    if width is None or columns(start) + columns(text) <= width or width < columns(start) + _NARROWEST:
+        return start + text
+    whole = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", _TIED), text)
+    lines = textwrap.wrap(
+        whole, width - columns(start), break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
+    return start + f"\n{' ' * columns(start)}".join(lines).replace(_TIED, " ")
+
+
+def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> str:
+    """Rows as columns; with `width`, the last column is cut to fit if enough of it is left."""
+    room = _room(rows, width)
+    rows = [(*row[:-1], cut(row[-1], room)) for row in rows]
+    widths = _widths(rows)
     return "\n".join(
         "  ".join(cell + " " * (width - columns(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(columns(row[at]) for row in rows) for at in range(len(rows[0]))]
+
+
+def _room(rows: Sequence[Sequence[str]], width: int | None) -> int | None:
+    """Columns left for the last column; None: as many as it takes."""
+    left = 0 if width is None else width - sum(taken + 2 for taken in _widths(rows)[:-1])
+    return left if left >= _NARROWEST else None

@@ -22,7 +22,26 @@ def next_run_id(run_id: str) -> str:
 
 def next_spec(spec: RunSpec, *, goal: str, name: str) -> RunSpec:
     """The next goal with the same settings. What the last one left uncommitted is no reason to end the night."""
-    return replace(spec, goal=goal, name=name, task_file=None, task_prompt=None, keep_dirty=True, then=spec.then[1:])
+    return replace(
+        spec,
+        goal=goal,
+        name=name,
+        task_file=None,
+        task_prompt=None,
+        keep_dirty=True,
+        then=spec.then[1:],
+        then_goals=spec.then_goals[1:],
+    )
+
+
+def knows_goals(spec: RunSpec) -> bool:
+    """Whether the goals that follow are known, and not only the files they are in (as in runs of older versions)."""
+    return len(spec.then_goals) == len(spec.then)
+
+
+def not_started(state: LoopState) -> str:
+    """What to say of a goal that is reached while nothing of the one that follows is in the log."""
+    return f"The next goal, {state.spec.then[0]}, was not started: `untildone resume {state.run_id}` starts it."
 
 
 def next_policy(state: LoopState, now: float) -> Policy:

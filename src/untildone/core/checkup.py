@@ -14,6 +14,8 @@ _PLENTY = 4
 """Times the reserve: less than that may not last for a night."""
 _MILLISECONDS = 1e11
 """Epoch numbers above this are not seconds (they would be in the year 5138)."""
+_EARLIEST, _LATEST = 1e9, 1e10
+"""Epoch seconds from 2001 to 2286: no login ends outside of that, so whatever says so is nonsense."""
 LOG_IN = "log in with `claude auth login`, or set ANTHROPIC_API_KEY"
 
 
@@ -64,16 +66,18 @@ def read_login(answer: str) -> Login:
 
 
 def _moment(written: Any) -> float | None:
-    """An epoch second from what a program writes: seconds, milliseconds or an ISO date."""
-    if isinstance(written, int | float) and not isinstance(written, bool):
-        return written / 1000 if written > _MILLISECONDS else float(written)
-    if not isinstance(written, str):
-        return None
+    """An epoch second from what a program writes: seconds, milliseconds or an ISO date; None: no moment at all."""
     try:
-        moment = datetime.fromisoformat(written)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        if isinstance(written, str):
+            moment = datetime.fromisoformat(written)
+            seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        elif isinstance(written, int | float) and not isinstance(written, bool):
+            seconds = float(written) / 1000 if written > _MILLISECONDS else float(written)
+        else:
+            return None
     except (ValueError, OverflowError):
         return None
+    return seconds if _EARLIEST <= seconds <= _LATEST else None  # not a number is not between them either
 
 
 def login_row(login: Login, *, answered: bool | None, said: str = "") -> Finding:

@@ -6,10 +6,11 @@ from typing import TypedDict
 from untildone.core import events as ev
 from untildone.core.claims import read_claim, without_status
 from untildone.core.faults import MODEL_ERROR, SESSION_LOST, TIMEOUT, TURNS_EXHAUSTED, Fault, Remedy, classify
+from untildone.core.limits import LONGEST_PROBE
 from untildone.core.outcome import Evidence, FaultEvidence, Outcome
 from untildone.core.signature import error_signature
 from untildone.core.state import LoopState
-from untildone.core.wording import reset_moment
+from untildone.core.wording import FARTHEST, reset_moment
 
 BACKOFF_BASE = 1.0
 BACKOFF_GROWTH = 1.25
@@ -19,7 +20,7 @@ RESET_MARGIN = 1.0
 """Seconds after the reset of a limit: the clocks of two machines are never quite the same."""
 COUNTED_BASE = 1.0
 COUNTED_CAP = 60.0
-_STEPS = 32
+_STEPS = 40
 _PREVIEW = 1000
 _ERROR_CAP = 2000
 
@@ -179,7 +180,8 @@ def _retry_at(state: LoopState, outcome: Outcome, fault: Fault, *, now: float, j
             if reset is not None and reset + RESET_MARGIN > now:
                 return reset + RESET_MARGIN
             # A reset that is over did not help: from here on the pauses must grow.
-            pause = min(BACKOFF_CAP, BACKOFF_BASE * BACKOFF_GROWTH ** min(state.backoffs, _STEPS)) * spread
+            cap = LONGEST_PROBE if fault.remedy is Remedy.WAIT else BACKOFF_CAP
+            pause = min(cap, BACKOFF_BASE * BACKOFF_GROWTH ** min(state.backoffs, _STEPS)) * spread
             return now + max(pause, (outcome.failure.retry_after or 0.0) if outcome.failure else 0.0)
         case Remedy.COUNT:
             return now + min(COUNTED_CAP, COUNTED_BASE * 2.0 ** min(state.failures_in_a_row, _STEPS)) * spread
@@ -190,7 +192,8 @@ def _retry_at(state: LoopState, outcome: Outcome, fault: Fault, *, now: float, j
 def _named_reset(failure: FaultEvidence | None, now: float) -> float | None:
     """When a limit ends. Words are read only where no number was given."""
     if failure is None or failure.resets_at is not None or failure.retry_after is not None:
-        return failure.resets_at if failure else None
+        named = failure.resets_at if failure else None
+        return named if named is not None and named - now <= FARTHEST else None
     return reset_moment(failure.text, now)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from untildone.core import breaker, window
 from untildone.core.claims import streak_needed
+from untildone.core.durations import format_duration
 from untildone.core.faults import (
     DISK_LOW,
     LIMIT_REACHED,
@@ -17,7 +18,16 @@ from untildone.core.faults import (
     USAGE_LIMIT,
     Fault,
 )
-from untildone.core.limits import LIMITS, cutting_limit, is_nearly_full, is_reached, time_left
+from untildone.core.limits import (
+    LIMITS,
+    LONGEST_WINDOW,
+    cutting_limit,
+    is_nearly_full,
+    is_reached,
+    is_wait_too_long,
+    time_left,
+    time_until_cut,
+)
 from untildone.core.state import LoopState
 from untildone.core.state import Wait as Rest
 from untildone.core.stopping import Reason
@@ -81,10 +91,10 @@ def _is_done_by_claims(state: LoopState, _: float) -> bool:
 
 
 def _will_not_wait(state: LoopState, now: float) -> bool:
-    wait, policy = state.wait, state.policy
+    wait = state.wait
     if wait is None or wait.cause != USAGE_LIMIT.name or wait.until <= now:
         return False
-    return not policy.wait or (policy.max_wait is not None and wait.until - wait.since > policy.max_wait)
+    return not state.policy.wait or is_wait_too_long(state)
 
 
 def _breaker_stops(state: LoopState, now: float) -> bool:
@@ -92,8 +102,11 @@ def _breaker_stops(state: LoopState, now: float) -> bool:
     return rested.state == "open" and not state.policy.breaker_auto_reset
 
 
-def _outage_lasts(state: LoopState, now: float) -> bool:
-    return state.outage_since is not None and now - state.outage_since >= state.policy.outage_budget
+def _outage_lasts(state: LoopState, _: float) -> bool:
+    """Up to the last try: a machine that slept through the budget tries again before it gives up."""
+    if state.outage_since is None or state.wait is None:
+        return False
+    return state.wait.since - state.outage_since >= state.policy.outage_budget
 
 
 # First match wins: a human before success, success before trouble, trouble before limits.
@@ -194,11 +207,20 @@ def _session(state: LoopState, now: float) -> str | None:
     return state.last_session if now - state.last_session_at < state.policy.session_expiry else None
 
 
+def _why_no_wait(state: LoopState) -> str:
+    if not state.policy.wait or not is_wait_too_long(state):
+        return state.last_error
+    if state.policy.max_wait is not None:
+        return f"the wait would last longer than {format_duration(state.policy.max_wait)} (--max-wait)"
+    return f"no reset was named, and {format_duration(LONGEST_WINDOW)} of trying again found no end"
+
+
 _DETAILS: dict[Reason, Callable[[LoopState], str]] = {
     Reason.BLOCKED: lambda s: s.blocked or "",
     Reason.PERMISSION_DENIED: lambda s: "denied: " + ", ".join(s.last_denials),
     Reason.CIRCUIT_OPEN: lambda s: s.breaker.reason,
     Reason.CONSECUTIVE_ERRORS: lambda s: s.last_error,
+    Reason.USAGE_LIMIT: _why_no_wait,
     Reason.OUTAGE: lambda s: s.last_error,
     Reason.AUTHENTICATION: lambda s: s.fatal_detail,
     Reason.BILLING: lambda s: s.fatal_detail,
@@ -241,7 +263,7 @@ def interruption(state: LoopState, now: float) -> Fault | None:
 
 def next_look(state: LoopState, now: float) -> float | None:
     """Seconds after which `interruption` can change by the clock alone; None: never."""
-    times = [] if (left := time_left(state, now)) is None else [left]
+    times = [] if (left := time_until_cut(state, now)) is None else [left]
     if state.open is not None and state.policy.iteration_timeout is not None:
         times.append(state.open.started_at + state.policy.iteration_timeout - now)
     return max(0.0, min(times)) if times else None

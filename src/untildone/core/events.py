@@ -285,6 +285,28 @@ class LandingSnapshot(Event):
     files: tuple[str, ...] = ()
 
 
+# --- what the agent did to its own record ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreTampered(Event):
+    """The record was changed by someone who has no business there. It had no effect but this line."""
+
+    TYPE: ClassVar[str] = "continuous.tampered"
+    detail: str
+    records: tuple[int, ...] = ()
+    """The numbers that were forged, changed or taken away, the first few of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteeringRefused(Event):
+    """The agent gave a command that is the operator's. It was refused."""
+
+    TYPE: ClassVar[str] = "continuous.steering_refused"
+    SOURCE: ClassVar[Source] = "system"
+    command: str
+
+
 # --- what humans ask for: anyone may append these, at any time ------------------------------------
 
 

@@ -52,7 +52,7 @@ SESSION_LOST = Fault(
 CRASH = Fault("crash", Remedy.COUNT, "the agent's process died")
 TIMEOUT = Fault("timeout", Remedy.COUNT, "the iteration took longer than --timeout and changed nothing")
 HANG = Fault("hang", Remedy.COUNT, "the agent showed no sign of life for too long")
-OUT_OF_MEMORY = Fault("out_of_memory", Remedy.COUNT, "the system killed the agent, most likely for want of memory")
+OUT_OF_MEMORY = Fault("out_of_memory", Remedy.COUNT, "the system killed the agent for want of memory")
 DISK_FULL = Fault("disk_full", Remedy.COUNT, "the disk is full")
 DISK_LOW = Fault("disk_low", Remedy.EXCUSE, "the disk was about to be full in mid-iteration")
 QUOTA_KEPT = Fault("quota_kept", Remedy.EXCUSE, "the share of the subscription that the human keeps was reached")
@@ -184,8 +184,12 @@ SIGNS: tuple[Sign, ...] = (
         'no field, and Claude Code itself says `ENOSPC` or "no space left on device"',
         lambda e: _is_claudes_own_text(e) and _DISK_FULL.search(e.text) is not None,
     ),
-    Sign(OUT_OF_MEMORY, "no result line, signal 9 or exit 137", lambda e: _died_of(e, KILLED)),
-    Sign(CRASH, "no result line, any other signal, or an exit above 128", _died_of),
+    Sign(
+        OUT_OF_MEMORY,
+        "no result line, signal 9 or exit 137, and the kernel counted a kill for want of memory meanwhile",
+        lambda e: e.starved and _died_of(e, KILLED),
+    ),
+    Sign(CRASH, "no result line, and a signal, or an exit above 128", _died_of),
     Sign(
         NETWORK,
         "no result line, and the last request failed without an HTTP status",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from untildone.core import asked, breaker, landed, window
+from untildone.core import asked, breaker, landed, meddling, window
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.claims import Claim, says_blocked, says_done
@@ -24,7 +24,7 @@ from untildone.core.faults import (
     Remedy,
 )
 from untildone.core.limits import has_reserve
-from untildone.core.spending import lost, spend, total, with_estimate
+from untildone.core.spending import book, filed, spend, total, with_estimate
 from untildone.core.state import LoopState, OpenIteration, Retry, Spend, Wait
 
 Handler = Callable[[LoopState, Any, float], LoopState]
@@ -69,7 +69,7 @@ def _resumed(state: LoopState, _: ev.ContinuousResumed, at: float) -> LoopState:
     return replace(
         state, phase="running", driving=True, last_at=at, stop=None, paused=False, stop_reason=None, stop_detail="",
         fatal=None, fatal_detail="", blocked=None, failures_in_a_row=0, denials_in_a_row=0, outage_since=None,
-        backoffs=0, breaker=breaker.rest(state.breaker, state.policy, at),
+        limited_since=None, backoffs=0, breaker=breaker.rest(state.breaker, state.policy, at),
     )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def _limit_reached(state: LoopState, _: ev.ContinuousLimitReached, __: float) ->
 def _suspended(state: LoopState, event: ev.ContinuousSuspended, _: float) -> LoopState:
     return replace(
         state, phase="suspended", driving=False, stop_reason=event.stop_reason, stop_detail=event.detail, stop=None,
-        unsettled=None,
+        unsettled=replace(state.unsettled, after_stop=True) if state.unsettled else None,
     )  # fmt: skip
 
 
@@ -146,9 +146,7 @@ def _iteration_started(state: LoopState, event: ev.IterationStarted, at: float) 
 
 def _book_abandoned(state: LoopState) -> LoopState:
     """An iteration still open when the next one starts: its replies were served, so they are booked."""
-    if state.open is None:
-        return state
-    return replace(state, spend=total(state.spend, with_estimate(state.open)), open=None)
+    return state if state.open is None else book(state, with_estimate(state.open))
 
 
 def _session(state: LoopState, event: tr.AgentSession, at: float) -> LoopState:
@@ -173,12 +171,12 @@ def _reply_started(state: LoopState, event: tr.AgentReplyStarted, _: float) -> L
 def _reply(state: LoopState, event: tr.AgentReply, _: float) -> LoopState:
     """A reply served in full: booked, and proof that an outage is over."""
     if state.open is None:
-        return state
+        return book(state, spend(event.cost_usd, 0.0, event.usage))  # by a task that outlived its iteration
     left = state.open
     served = replace(left, spend=total(left.spend, spend(event.cost_usd, 0.0, event.usage)), replies=left.replies + 1)
     if left.reply_under_way == event.message_id:
         served = replace(served, reply_under_way=None, reply_under_way_usd=0.0)
-    return replace(state, open=served, outage_since=None, backoffs=0)
+    return replace(state, open=served, outage_since=None, limited_since=None, backoffs=0)
 
 
 def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: float) -> LoopState:
@@ -196,6 +194,7 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         successes=state.successes + 1,
         failures_in_a_row=0,
         outage_since=None,
+        limited_since=None,
         backoffs=0,
         fallback=0,
         denials_in_a_row=state.denials_in_a_row + 1 if denied else 0,
@@ -260,11 +259,12 @@ def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) ->
     left = state.open
     fault = FAULTS.get(event.error_type, MODEL_ERROR)
     due = landed.unsettled(left, state.last_seq, fault.name)
+    closed = _close(state, event)
     state = replace(
-        _close(state, event),
+        closed,
         last_error=event.error,
         last_session=event.session_id or state.last_session,
-        lost_usd=lost(state.lost_usd, fault.name, (event.cost_usd or 0.0) + event.estimated_usd),
+        lost_usd=filed(state.lost_usd, fault.name, closed.spend.total_usd - state.spend.total_usd),
     )
     match fault.remedy:
         case Remedy.WAIT | Remedy.BACK_OFF:
@@ -300,6 +300,7 @@ def _passing_trouble(
         fallback=state.fallback + 1 if takes_over else state.fallback,
         wait=None if takes_over else Wait(until=until, cause=fault.name, since=at),
         outage_since=since,
+        limited_since=(state.limited_since or at) if fault.remedy is Remedy.WAIT else state.limited_since,
         backoffs=state.backoffs + 1,
         usage_limit_hit=state.usage_limit_hit or fault.name in {"usage_limit", "rate_limit"},
     )
@@ -326,7 +327,7 @@ def _close(state: LoopState, event: ev.IterationCompleted | ev.IterationFailed) 
         booked = spend(event.cost_usd, event.estimated_usd, event.usage)
     if isinstance(event, ev.IterationFailed):
         booked = replace(booked, unknown_costs=booked.unknown_costs + event.unseen_requests)
-    return replace(state, spend=total(state.spend, booked), open=None)
+    return book(state, booked)
 
 
 def _validation(state: LoopState, event: ev.IterationValidation, at: float) -> LoopState:
@@ -380,6 +381,8 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.LandingCommitted: landed.committed,
     ev.LandingFailed: landed.commit_failed,
     ev.LandingSnapshot: landed.snapshot,
+    ev.StoreTampered: meddling.tampered,
+    ev.SteeringRefused: meddling.refused,
     ev.StopRequested: asked.stop,
     ev.PauseRequested: asked.pause,
     ev.ResumeRequested: asked.resume,

@@ -22,6 +22,11 @@ ROOM_AGAIN = 1.1
 NEARLY_FULL = 0.25
 """Free share of the disk reserve below which not even the running iteration may go on."""
 
+LONGEST_PROBE = 3600.0
+"""Seconds between two tries, at most, while nobody says when a usage limit ends."""
+LONGEST_WINDOW = 8 * 86_400.0
+"""A usage limit that has not ended by then ends with no window of a subscription: the longest is a week."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -117,6 +122,30 @@ def time_left(state: LoopState, now: float) -> float | None:
     if state.policy.deadline is not None:
         ends.append(state.policy.deadline - now)
     return min(ends) if ends else None
+
+
+def time_until_cut(state: LoopState, now: float) -> float | None:
+    """Seconds until duration or deadline cuts the running iteration, early enough for a hand-off; None: never."""
+    handing_over = state.open is not None and state.open.handoff
+    ends = []
+    for limit in LIMITS:
+        value = limit.value(state.policy)
+        if limit.field in {"max_duration", "deadline"} and value is not None:
+            kept_back = 0.0 if handing_over else _reserve(limit, value, state)
+            ends.append(value - kept_back - limit.used(state, now))
+    return min(ends) if ends else None
+
+
+def is_wait_too_long(state: LoopState) -> bool:
+    """Does the wait for a usage limit, all its tries together, take longer than was agreed on or can make sense?"""
+    wait = state.wait
+    if wait is None:
+        return False
+    lasts = wait.until - (wait.since if state.limited_since is None else state.limited_since)
+    if state.policy.max_wait is not None:
+        return lasts > state.policy.max_wait
+    # A moment that was named is waited for, however far: only trying again and again must end.
+    return lasts > LONGEST_WINDOW and wait.until - wait.since <= LONGEST_PROBE
 
 
 def has_finite_limit(policy: Policy) -> bool:

@@ -10,6 +10,7 @@ from untildone.core.faults import FAULTS, Remedy
 from untildone.core.figures import cause_text, clock, count, dollars, short_commit, stop_detail
 from untildone.core.limits import LIMITS
 from untildone.core.printable import one_line
+from untildone.core.spending import lane_name
 from untildone.core.stopping import DONE, meaning
 
 DETAIL = 200
@@ -224,6 +225,14 @@ def _resources(event: ev.ResourcesSeen, _: float) -> str:
     return one_line(f"{said} ({event.disk_free / (1 << 20):,.0f} MiB free) {event.detail}", DETAIL)
 
 
+def _tampered(event: ev.StoreTampered, _: float) -> str:
+    return one_line(f"someone meddled with the record of this run: {event.detail}", DETAIL)
+
+
+def _refused(event: ev.SteeringRefused, _: float) -> str:
+    return one_line(f"the agent tried `untildone {event.command}`: refused", DETAIL)
+
+
 def _skip_wait(event: ev.SkipWaitRequested, _: float) -> str:
     return one_line(f"{event.by} ended the wait", DETAIL)
 
@@ -233,7 +242,8 @@ def _unknown(event: ev.Unknown, _: float) -> str:
 
 
 def _session(event: tr.AgentSession, _: float) -> str:
-    return one_line(f"session {event.session_id} {event.model or ''}", DETAIL)
+    lane = f" ({lane_name(event.lane)})" if event.lane else ""
+    return one_line(f"session {event.session_id} {event.model or ''}{lane}", DETAIL)
 
 
 def _agent_started(event: tr.AgentStarted, _: float) -> str:
@@ -328,6 +338,8 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.LandingCommitted: _committed,
     ev.LandingSnapshot: _snapshot,
     ev.LandingFailed: _landing_failed,
+    ev.StoreTampered: _tampered,
+    ev.SteeringRefused: _refused,
     ev.StopRequested: _stop,
     ev.PauseRequested: _pause,
     ev.ResumeRequested: _resume,

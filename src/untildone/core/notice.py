@@ -207,6 +207,21 @@ def _resources(before: LoopState, event: ev.ResourcesSeen, after: LoopState, _: 
     )
 
 
+def _tampered(before: LoopState, event: ev.StoreTampered, _: LoopState, __: float) -> _Draft | None:
+    """Told once a run: an agent that does it again and again must not be able to flood a human's phone."""
+    if before.tampered:
+        return None
+    return _Draft(
+        kind="needs_you",
+        title="its record was changed from outside, and put right",
+        text=_safe(event.detail),
+        advice=f"It goes on by itself. See `untildone log {before.run_id}`, "
+        f"and stop it with `untildone stop {before.run_id}` if you do not trust its work.",
+        topic="tampered",
+        facts={"records": len(event.records)},
+    )
+
+
 def _asked(before: LoopState, event: ev.IterationCompleted, _: LoopState, __: float) -> _Draft | None:
     """The agent asks what nobody is there to answer; questions it had before are not told again."""
     known = before.last_report.questions if before.last_report else ()
@@ -266,5 +281,6 @@ _WRITERS: Mapping[type[ev.Event], _Writer] = {
     ev.ContinuousWaiting: _waiting,
     ev.BudgetWarning: _budget,
     ev.ResourcesSeen: _resources,
+    ev.StoreTampered: _tampered,
     ev.IterationCompleted: _asked,
 }

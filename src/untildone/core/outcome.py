@@ -64,6 +64,8 @@ class FaultEvidence:
     has_result: bool = True
     exit_code: int | None = None
     signal: int | None = None
+    starved: bool = False
+    """The system killed something for want of memory while the agent ran."""
     text: str = ""
     """The result's text or the tail of stderr: for people, and the last resort of the classifier."""
 

@@ -48,7 +48,7 @@ class Policy:
     completion_threshold: int | None = None
     """Consecutive claims needed when there is no check. None: 3 for a phrase, 2 for a status block or report."""
     strict_completion: bool = False
-    """A claim needs an explicit exit signal and `indicator_threshold` indicator phrases as well."""
+    """A claim needs an explicit exit signal and several indicator phrases as well."""
     indicator_threshold: int = 2
     """Indicator phrases a strict claim needs (clawker called this its completion threshold)."""
 
@@ -59,13 +59,15 @@ class Policy:
     wait: bool = True
     """Wait until a usage limit resets. Otherwise the run stops, resumably, when it meets one."""
     max_wait: float | None = None
-    """Stop instead of waiting longer than this many seconds for a usage limit."""
+    """Stop instead of waiting longer than this many seconds for a usage limit, all tries together."""
     keep_quota: float | None = None
     """Pause while the subscription's windows have less than this share left: quota for the human's morning."""
     idle_timeout: float | None = 900.0
     """End an iteration without any sign of life (output, CPU time, files, children) for this many seconds."""
     disk_reserve: int = 512 * 1024 * 1024
     """Pause while the disk has fewer free bytes than this."""
+    trace_keep: int = 64 * 1024 * 1024
+    """Keep at most this much of what the agent wrote and did, the newest. What decided is always kept."""
     permission_threshold: int = 2
     """Stop after this many iterations in a row in which the agent was denied a permission and changed nothing."""
 
@@ -93,9 +95,9 @@ class Policy:
     session: Literal["fresh", "resume"] = "fresh"
     """`fresh` gives every iteration a new context; `resume` goes on in the last session, by its id."""
     session_expiry: float = 24 * HOUR
-    """Seconds after which the state of an unfinished run is not resumed by itself any more."""
+    """Seconds an unfinished run may rest and still be resumed when it is started again."""
     hook_failure: Literal["warn", "stop"] = "warn"
-    """What a failing `--before-iteration` or `--after-iteration` command does."""
+    """What happens when a command before or after an iteration fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,5 +186,7 @@ class RunSpec:
     """Where to tell what happens: webhook addresses, or anything apprise understands."""
     then: tuple[str, ...] = ()
     """Goal files to pursue one after the other when this one is done."""
+    then_goals: tuple[str, ...] = ()
+    """What these files said when the run began: nobody who can write them later chooses the next goal."""
     options: AgentOptions = field(default_factory=AgentOptions)
     tending: Tending = field(default_factory=Tending)

@@ -19,9 +19,9 @@ Parser = Callable[[object], Any]
 
 GROUPS: Mapping[Group, str] = MappingProxyType(
     {
-        "limits": "Limits: at least one, or --unbounded",
+        "limits": "Limits (at least one, or --unbounded)",
         "done": "When it counts as done",
-        "breaker": "The breaker: when it is stuck",
+        "breaker": "The breaker (stops a run that is stuck)",
         "faults": "Faults and pauses",
         "agent": "The agent",
         "git": "Git",
@@ -148,7 +148,7 @@ SETTINGS: tuple[Setting, ...] = (
     _setting(
         "policy", "limits", "max_duration", units.limit_duration, "DURATION", "--max-duration",
         older_env=("CONTINUOUS_MAX_DURATION",),
-        help="Stop after this long with a living driver, waits included.",
+        help="Stop after this long at work, waits included; time in which the run was stopped does not count.",
     ),
     _setting(
         "policy", "limits", "deadline", units.moment, "HH:MM", "--deadline",
@@ -190,7 +190,7 @@ SETTINGS: tuple[Setting, ...] = (
     _switch("policy", "faults", "wait", ("--wait",), ("--no-wait",)),
     _setting(
         "policy", "faults", "max_wait", units.limit_duration, "DURATION", "--max-wait",
-        help="Stop instead of waiting longer than this for a usage limit.",
+        help="Stop instead of waiting longer than this for a usage limit. Without it: 8 days if no reset is named.",
     ),
     _setting("policy", "faults", "keep_quota", units.share, "PERCENT", "--keep-quota"),
     _setting(
@@ -198,6 +198,7 @@ SETTINGS: tuple[Setting, ...] = (
         help="End an iteration without any sign of life (output, CPU time, files, children) for this long.",
     ),
     _setting("policy", "faults", "disk_reserve", units.size, "SIZE", "--disk-reserve"),
+    _setting("policy", "output", "trace_keep", units.size, "SIZE", "--trace-keep"),
     _setting("policy", "faults", "permission_threshold", units.whole, "N", "--permission-threshold"),
     _setting(
         "policy", "faults", "iteration_timeout", _minutes_limit, "DURATION", "--timeout",
@@ -266,7 +267,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     _setting(
         "cli", "output", "store", units.name_text, "DIR", "--store", older_env=("UNTILDONE_HOME",), in_files=False,
-        help="Folder that holds the runs. None: the user's state folder.",
+        help="Folder that holds the runs. Default: ~/.local/state/untildone.",
     ),
     _switch(
         "cli", "output", "verbose", ("-v", "--verbose"), (), default=False,

@@ -73,6 +73,8 @@ class Unsettled:
     """The tree, the commit and the branch before it."""
     fault: str | None
     """Why it failed; None: it ended well, and a commit is due."""
+    after_stop: bool = False
+    """The run was stopped before it was done: somebody else may have been in the tree since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +157,8 @@ class LoopState:
     """When iterations were started within the last hour."""
     wait: Wait | None = None
     outage_since: float | None = None
+    limited_since: float | None = None
+    """When a usage limit was met first; None again after a reply."""
     backoffs: int = 0
 
     stop: StopAsked | None = None
@@ -197,8 +201,15 @@ class LoopState:
     """What was spent on iterations that failed, by fault."""
     lane: str | None = None
     """Which purse is being spent, as Claude last said."""
+    spend_by_lane: tuple[tuple[str, float], ...] = ()
+    """What each purse has paid, estimates included; closed iterations only."""
     usage_limit_hit: bool = False
     """A usage or rate limit was met at least once."""
+
+    tampered: tuple[str, ...] = ()
+    """What was done to the record behind the driver's back, the last few."""
+    refusals: int = 0
+    """Operator commands the agent gave and that were refused, as far as they were counted."""
 
     driving: bool = False
     active_seconds: float = 0.0

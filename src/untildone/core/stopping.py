@@ -81,7 +81,7 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.MAX_ITERATIONS: Ending(3, "as many attempts as asked for"),
     Reason.MAX_COST: Ending(3, "the money is spent"),
     Reason.MAX_TOKENS: Ending(3, "the tokens are used up"),
-    Reason.MAX_DURATION: Ending(3, "the time with a living driver is used up"),
+    Reason.MAX_DURATION: Ending(3, "the time it was given is used up"),
     Reason.DEADLINE: Ending(3, "the wall clock reached the deadline"),
     Reason.HOOK_FAILED: Ending(1, "a command of the user's failed and `--hook-failure stop` was given"),
     Reason.SURROUNDINGS: Ending(1, "git, the folder or the agent's program failed; the work is kept"),

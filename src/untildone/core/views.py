@@ -10,7 +10,9 @@ from untildone.core.decide import Wait, decide
 from untildone.core.durations import format_duration
 from untildone.core.figures import cause_text, clock, dollars, stop_detail
 from untildone.core.limits import LIMITS, Limit
+from untildone.core.meddling import told_of
 from untildone.core.printable import one_line
+from untildone.core.spending import Sums, lane_name, lanes, lost_to_retries, paid_by, total
 from untildone.core.state import LoopState, Spend
 from untildone.core.stopping import DONE, Reason, exit_code, meaning
 
@@ -64,11 +66,19 @@ class RunView:
     successes: int
     failed: int
     """Attempts that are over and were no success."""
+    under_way: bool
+    """That iteration is not over: it runs, is being checked, or will be tried again."""
     iteration_started_at: float | None
     """When the running try began."""
     gauges: tuple[Gauge, ...]
     spend: Spend
     """The running iteration included."""
+    paid_by: str
+    """`subscription $3.10 (nominal), API key $0.40`, as far as it is known."""
+    lost: str
+    """`$0.42 to retries: overloaded $0.30, hang $0.12`, if anything was."""
+    meddling: tuple[str, ...]
+    """What the agent, or someone else, tried on the run itself: a sentence each."""
     elapsed_seconds: float
     streak: int
     streak_needed: int
@@ -119,9 +129,13 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         attempts=state.attempts,
         successes=state.successes,
         failed=_failed(state),
+        under_way=state.open is not None or state.retry is not None or state.claim_due,
         iteration_started_at=state.open.started_at if state.open else None,
         gauges=tuple(_gauges(state, now if alive else state.last_at, zone)),
-        spend=_spend_with_open(state),
+        spend=state.spend if state.open is None else total(state.spend, state.open.spend),
+        paid_by=paid_by(state),
+        lost=lost_to_retries(state),
+        meddling=tuple(told_of(state)),
         elapsed_seconds=state.elapsed(now) if alive else state.active_seconds,
         streak=state.streak,
         streak_needed=_needed(state),
@@ -222,17 +236,6 @@ def _gauge_text(limit: Limit, used: float, value: float, now: float, zone: tzinf
             return f"{used:,.0f} of {value:,.0f}"
 
 
-def _spend_with_open(state: LoopState) -> Spend:
-    if state.open is None:
-        return state.spend
-    return Spend(
-        cost_usd=state.spend.cost_usd + state.open.spend.cost_usd,
-        estimated_usd=state.spend.estimated_usd + state.open.spend.estimated_usd,
-        unknown_costs=state.spend.unknown_costs + state.open.spend.unknown_costs,
-        usage=state.spend.usage + state.open.spend.usage,
-    )
-
-
 def spend_text(spend: Spend) -> str:
     """`$0.42`, `$0.42 + about $0.03 cut off`, `unknown`: never 0 for what nobody knows."""
     if spend.unknown_costs and not spend.total_usd:
@@ -304,6 +307,11 @@ def status_json(view: RunView, state: LoopState) -> dict[str, Any]:
         "estimated_usd": round(view.spend.estimated_usd, 6),
         "unknown_costs": view.spend.unknown_costs,
         "tokens": view.spend.usage.counted,
+        "lane": lane_name(state.lane),
+        "spend_by_lane": _rounded(lanes(state)),
+        "lost_usd": _rounded(state.lost_usd),
+        "tampered": list(state.tampered),
+        "refusals": state.refusals,
         "limits": {
             g.field: {"used": round(g.used, 6), "limit": g.limit, "share": round(g.share, 4)} for g in view.gauges
         },
@@ -317,6 +325,10 @@ def status_json(view: RunView, state: LoopState) -> dict[str, Any]:
         "session": _session_json(view, state),
         "circuit": _circuit_json(state),
     }
+
+
+def _rounded(sums: Sums) -> dict[str, float]:
+    return {name: round(usd, 6) for name, usd in sums}
 
 
 def _session_json(view: RunView, state: LoopState) -> dict[str, Any]:

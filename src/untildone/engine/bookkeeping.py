@@ -1,17 +1,61 @@
-"""Replies that were served but never told: found in Claude's own transcripts, booked once."""
+"""Replies that were served but never told: found in Claude's last words and its transcripts, booked once."""
 
 import math
 from dataclasses import replace
 
 from untildone.core.closing import is_clean
+from untildone.core.events import Event, IterationFailed
 from untildone.core.outcome import Outcome
 from untildone.core.state import OpenIteration
-from untildone.core.trace import AgentReply
+from untildone.core.trace import AgentReply, AgentReplyStarted, AgentSession
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
+from untildone.ports import LastWords
 
 TRANSCRIPT_LAG = 0.25
 """Seconds until a reply that was just served stands in the transcript."""
+_ROUNDING = 1e-9
+
+
+async def book_last_words(journal: Journal, parts: Parts) -> LastWords:
+    """Record what the agent of a dead driver still said about sessions and replies, as far as it is news."""
+    words = parts.ledger.last_words(journal.run_id, journal.state.attempts)
+    left = journal.state.open
+    said = [*([words.session] if words.session and left and left.session_id is None else []), *words.replies]
+    if not said:
+        return words
+    # They may reach back over many iterations: only the whole log knows what is new.
+    known = {_news(record.event) for record in await journal.records_since(0)}
+    fresh = {_news(event): event for event in said if _news(event) not in known and _ending(event) not in known}
+    if fresh:
+        await journal.record(*fresh.values())
+    return words
+
+
+def _news(event: Event) -> tuple[type[Event], str]:
+    """What is told once: a session, the beginning of a reply, its end."""
+    match event:
+        case AgentSession():
+            return AgentSession, event.session_id
+        case AgentReply() | AgentReplyStarted():
+            return type(event), event.message_id
+    return type(event), ""
+
+
+def _ending(event: Event) -> tuple[type[Event], str]:
+    """After which the news is none any more: the end of a reply may have been found where its beginning is not told."""
+    return (AgentReply, event.message_id) if isinstance(event, AgentReplyStarted) else _news(event)
+
+
+def settled(closed: IterationFailed, left: OpenIteration, words: LastWords) -> IterationFailed:
+    """Take the agent's own word for what the conversation cost, if it knows of more than the replies we saw."""
+    total, seen = words.result_usd, closed.cost_usd
+    is_whole = left.resume_session is None and words.result_session == left.session_id
+    if total is None or seen is None or not is_whole or total <= seen + _ROUNDING:
+        return closed
+    if left.reply_under_way is not None:
+        return replace(closed, estimated_usd=max(closed.estimated_usd, total - seen))
+    return replace(closed, cost_usd=total)
 
 
 async def book_unrecorded(journal: Journal, parts: Parts, left: OpenIteration) -> frozenset[str]:

@@ -16,6 +16,7 @@ from untildone.core.tasks import read_tasks as parse_tasks
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.engine.watch import news, unless
+from untildone.ports import TreeState
 
 
 def tasks_event(state: LoopState, parts: Parts) -> ev.TasksRead | None:
@@ -84,7 +85,7 @@ async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
     tree = await parts.workspace.observe()
     failed = [result for result in results if not result.passed]
     # What passes in the tree and cannot be committed is not done: the evidence would name a commit without the work.
-    trouble = journal.state.commit_trouble
+    trouble = journal.state.commit_trouble or _uncommitted(journal.state, tree)
     told = [check_feedback(results)] if failed else []
     told += [f"The work could not be committed: {trouble}"] if trouble else []
     await journal.record(
@@ -104,6 +105,12 @@ async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
     )
 
 
+def _uncommitted(state: LoopState, tree: TreeState) -> str:
+    """Repositories inside the repository have commits of their own."""
+    left = [path for path in tree.dirty if not path.endswith("/")] if state.spec.commit else []
+    return f"it is not in any commit yet ({', '.join(left[:5])})" if left else ""
+
+
 async def rest(journal: Journal, parts: Parts, wait: Wait) -> None:
     """Wait, and say so; whatever is recorded meanwhile ends the rest, so that it is decided anew."""
     now = parts.clock.now()
@@ -119,6 +126,7 @@ async def finish(journal: Journal, parts: Parts, stop: Stop) -> None:
     await journal.record(*stop_events(journal.state, stop, parts.clock.now()))
     await call_hook(journal, parts, "on_stop", {"stop_reason": stop.reason, "detail": stop.detail})
     await journal.save()
+    await journal.trim()
 
 
 def stop_events(state: LoopState, stop: Stop, now: float) -> list[Event]:

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from untildone import __version__
 from untildone.core import codec
 from untildone.core.decide import Wait
-from untildone.core.events import ContinuousWarning, Event, Record
-from untildone.core.fold import apply
+from untildone.core.durations import DAY
+from untildone.core.events import ContinuousWarning, Event, Record, StoreTampered
+from untildone.core.fold import apply, fold
 from untildone.core.state import LoopState
+from untildone.errors import StoreError, StoreSpoilt
 from untildone.ports import Clock, EventLog, Lease
 
 Observer = Callable[[Record], None]
@@ -20,6 +22,10 @@ SNAPSHOT_EVERY = 50
 """Control events between two snapshots: what a resume or a `status` has to fold at most, a few milliseconds."""
 TRACE_BATCH = 50
 TRACE_DELAY = 0.1
+TRIM_EVERY = 2000
+"""Trace events between two looks at whether the oldest have to go."""
+TRACE_DAYS = 30
+"""No trace of a run is kept for longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,8 @@ class Journal:
         self.resting: Wait | None = None
         """The rest that was last announced."""
         self._snapshot_seq = 0
+        self._untrimmed = 0
+        """Trace events appended since the last trim."""
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -68,8 +76,7 @@ class Journal:
         """Append as the driver, durably, and fold. Trace events waiting for company go along."""
         async with self._one_at_a_time:
             batch = self._take_trace()
-            await self._append([*batch, *events])
-            await self._fold_news()
+            await self._fold_news(await self._append([*batch, *events]))
 
     async def tell(self, event: Event) -> None:
         """Record an event of the agent's: control at once, trace with the next batch."""
@@ -87,6 +94,17 @@ class Journal:
         async with self._one_at_a_time:
             if batch := self._take_trace():
                 await self._append(batch)
+        if self._untrimmed >= TRIM_EVERY:
+            await self.trim()
+
+    async def trim(self) -> None:
+        """Let go of the oldest trace beyond what the run is to keep."""
+        if not self._untrimmed:
+            return
+        self._untrimmed = 0
+        keep = self.state.policy.trace_keep
+        with suppress(StoreError):  # no reason to end a run: the next append says what is wrong
+            await self._log.trim_trace(self._lease, keep_bytes=keep, keep_seconds=TRACE_DAYS * DAY)
 
     async def records_since(self, seq: int) -> list[Record]:
         """Control records after `seq`."""
@@ -94,8 +112,10 @@ class Journal:
 
     async def save(self) -> None:
         """Keep a disposable copy of the folded state."""
-        copy = codec.encode_value(Snapshot(version=__version__, state=self.state))
-        await self._log.save_snapshot(self._lease, self.state.last_seq, copy)
+        try:
+            await self._log.save_snapshot(self._lease, self.state.last_seq, self._copy())
+        except StoreSpoilt:
+            await self._begin_anew()
         self._snapshot_seq = self.state.last_seq
 
     @asynccontextmanager
@@ -112,24 +132,53 @@ class Journal:
             await self.flush()
 
     async def _watch(self) -> None:
-        async for record in self._log.follow(self.run_id, after=self.state.last_seq):
-            if record.seq > self.state.last_seq:
-                async with self._one_at_a_time:
-                    await self._fold_news()
+        while True:
+            try:
+                async for record in self._log.follow(self.run_id, after=self.state.last_seq):
+                    if record.seq > self.state.last_seq:
+                        async with self._one_at_a_time:
+                            await self._fold_news()
+            except StoreSpoilt:
+                await self.record()
 
-    async def _append(self, events: Sequence[Event]) -> None:
-        for record in await self._log.append(self.run_id, events, lease=self._lease):
+    def _copy(self) -> bytes:
+        return codec.encode_value(Snapshot(version=__version__, state=self.state))
+
+    async def _begin_anew(self) -> None:
+        """The agent can spoil the store. What the run knows is here, so it can go on in another."""
+        await self._log.rebuild(self._lease, self.state.last_seq, self._copy())
+
+    async def _append(self, events: Sequence[Event]) -> list[Record]:
+        try:
+            records = await self._log.append(self.run_id, events, lease=self._lease)
+        except StoreSpoilt:
+            await self._begin_anew()
+            records = await self._log.append(self.run_id, events, lease=self._lease)
+        for record in records:
             if record.event.KIND == "trace":
+                self._untrimmed += 1
                 self._observe(record)
+        return records
 
-    async def _fold_news(self) -> None:
-        for record in await self._log.read(self.run_id, after=self.state.last_seq):
+    async def _fold_news(self, ours: Sequence[Record] = ()) -> None:
+        """Fold what is new. What we wrote ourselves counts even if somebody took it out of the log again."""
+        try:
+            found = await self._log.read(self.run_id, after=self.state.last_seq)
+        except StoreSpoilt:
+            await self._begin_anew()
+            found = []
+        news = {record.seq: record for record in (*ours, *found) if codec.event_kind(record.event) == "control"}
+        meddled = False
+        for seq in sorted(news):
+            record = news[seq]
+            meddled = meddled or isinstance(record.event, StoreTampered)
             before, self.state = self.state, apply(self.state, record)
             if self.on_fold is not None:
                 self.on_fold(before, record, self.state)
             self._observe(record)
         self.changed.set()
-        if self.state.last_seq - self._snapshot_seq >= SNAPSHOT_EVERY:
+        # What was taken out of the log or changed in it lives on in the saved state alone.
+        if meddled or self.state.last_seq - self._snapshot_seq >= SNAPSHOT_EVERY:
             await self.save()
 
     def _observe(self, record: Record) -> None:
@@ -157,16 +206,17 @@ class Journal:
 
 async def load_state(log: EventLog, run_id: str) -> LoopState:
     """The state of a run, from its newest usable snapshot and the control events after it."""
-    state = _usable(await log.load_snapshot(run_id))
-    for record in await log.read(run_id, after=state.last_seq):
-        state = apply(state, record)
-    return state
+    snapshot = _decoded(await log.load_snapshot(run_id))
+    # One that another version folded is worth nothing as long as the events tell the whole story.
+    state = snapshot.state if snapshot is not None and snapshot.version == __version__ else LoopState()
+    state = fold(await log.read(run_id, after=state.last_seq), state)
+    if state.run_id or snapshot is None:
+        return state
+    return fold(await log.read(run_id, after=snapshot.state.last_seq), snapshot.state)
 
 
-def _usable(copy: tuple[int, bytes] | None) -> LoopState:
-    """A snapshot another version wrote, or a broken one, is worth nothing: the events are the truth."""
+def _decoded(copy: tuple[int, bytes] | None) -> Snapshot | None:
     try:
-        snapshot = codec.decode_value(copy[1], Snapshot) if copy else None
+        return codec.decode_value(copy[1], Snapshot) if copy else None
     except ValueError:
-        snapshot = None
-    return snapshot.state if snapshot is not None and snapshot.version == __version__ else LoopState()
+        return None

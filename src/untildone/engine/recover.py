@@ -6,23 +6,23 @@ from untildone.core import events as ev
 from untildone.core.decide import Stop
 from untildone.core.faults import DRIVER_DIED, FAULTS, Fault
 from untildone.core.state import LoopState, Unsettled
-from untildone.engine.bookkeeping import book_unrecorded
+from untildone.core.trace import AgentSession
+from untildone.engine.bookkeeping import book_last_words, book_unrecorded, settled
 from untildone.engine.effects import stop_events
 from untildone.engine.iteration import settle_done, snapshot_half_done
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.errors import WorkspaceError
-from untildone.ports import TreeState
+from untildone.ports import LastWords, TreeState
 
 
 async def recover(journal: Journal, parts: Parts) -> None:
     """Close what a dead driver left open. Does nothing after an orderly stop."""
     orphans = parts.spawner.sweep(journal.run_id)
-    left = journal.state.open
-    if left is not None:
-        await book_unrecorded(journal, parts, left)
-        closed = close_unfinished(journal.state, DRIVER_DIED, DRIVER_DIED.meaning)
-        await journal.record(replace(closed, unseen_requests=_unseen_requests(journal.state, parts)))
+    words = await book_last_words(journal, parts)
+    if journal.state.open is not None:
+        await _close_left_open(journal, parts, words)
+    parts.ledger.forget_last_words(journal.run_id)
     owed = journal.state.unsettled
     ref = await _settle(journal, parts, owed) if owed else None
     died_in = owed.iteration_num if owed and owed.fault == DRIVER_DIED.name else None
@@ -30,20 +30,54 @@ async def recover(journal: Journal, parts: Parts) -> None:
         await journal.record(ev.ContinuousRecovered(iteration_num=died_in, orphans_ended=orphans, snapshot=ref))
 
 
-def _unseen_requests(state: LoopState, parts: Parts) -> int:
-    """A request went out and neither the dead driver nor Claude's transcript saw an answer: it may have been served."""
+async def _close_left_open(journal: Journal, parts: Parts, words: LastWords) -> None:
+    await _find_session(journal, parts)
+    left = journal.state.open
+    assert left is not None
+    await book_unrecorded(journal, parts, left)
+    closed = close_unfinished(journal.state, DRIVER_DIED, DRIVER_DIED.meaning)
+    left = journal.state.open
+    assert left is not None
+    unseen = _unseen_requests(journal.state, parts, words)
+    await journal.record(replace(settled(closed, left, words), unseen_requests=unseen))
+
+
+async def _find_session(journal: Journal, parts: Parts) -> None:
+    """A driver may die before it knows the id of a conversation; its transcript begins with the prompt."""
+    left = journal.state.open
+    if left is None or left.session_id is not None:
+        return
+    cwd = journal.state.spec.cwd
+    for record in await journal.records_since(left.started_seq - 1):
+        if isinstance(record.event, ev.IterationStarted) and record.event.iteration_num == left.number:
+            since, prompt = left.started_at, record.event.prompt_preview
+            session = left.resume_session or parts.ledger.find_session(cwd, since=since, prompt=prompt)
+            if session is not None:
+                await journal.record(AgentSession(iteration_num=left.number, session_id=session))
+            return
+
+
+def _unseen_requests(state: LoopState, parts: Parts, words: LastWords) -> int:
+    """A request went out and nobody saw an answer: it may have been served. The last words know best."""
     left = state.open
-    if left is None or left.session_id is None or left.reply_under_way is not None:
+    if left is None or left.reply_under_way is not None:
         return 0
-    return int(parts.ledger.unanswered(left.session_id, state.spec.cwd))
+    if words.awaits_reply or left.session_id is None:
+        return int(bool(words.awaits_reply))
+    spoken = words.awaits_reply is not None
+    return int(parts.ledger.unanswered(left.session_id, state.spec.cwd, only_subagents=spoken))
 
 
 async def _settle(journal: Journal, parts: Parts, owed: Unsettled) -> str | None:
     """Do what the dead driver owed to git; all of it may be done already. Returns the ref of a snapshot."""
     if owed.fault is not None:
+        if owed.after_stop:
+            return None  # whoever stopped it has saved what there was
         return await _try_to_snapshot(journal, parts, owed.iteration_num, FAULTS[owed.fault].meaning)
     for record in await journal.records_since(owed.closed_after):
         if isinstance(record.event, ev.IterationCompleted):
+            if owed.after_stop and (await parts.workspace.observe()).fingerprint != record.event.evidence.tree:
+                break  # not only the agent's work is in the tree any more
             before = TreeState(fingerprint=owed.tree, head=owed.head, branch=owed.branch)
             await settle_done(journal, parts, before, record.event, again=True)
             break
@@ -83,5 +117,6 @@ async def abandon(journal: Journal, parts: Parts, fault: Fault, stop: Stop) -> N
     if left is not None:
         await journal.record(close_unfinished(journal.state, fault, stop.detail or fault.meaning))
         await _try_to_snapshot(journal, parts, left.number, fault.meaning)
-    await journal.record(*stop_events(journal.state, stop, parts.clock.now()))
+    if journal.state.phase == "running":
+        await journal.record(*stop_events(journal.state, stop, parts.clock.now()))
     await journal.save()

@@ -28,10 +28,6 @@ Judge = Callable[[Seen], list[str]]
 Place = Literal["here", "loopback", "small_disk"]
 Cue = Literal["none", "kill_claude", "kill_loop", "resume", "free_disk", "garble"]
 
-FILE = "untildone-night.md"
-CHECK = f"test -s {FILE}"
-GOAL = f"Write the file {FILE}."
-
 WAKE_PATIENCE = 5.0
 """Seconds after the reset in which the next try must have begun."""
 MB = 1024 * 1024
@@ -200,7 +196,8 @@ def faults_of(act: Act, seen: Seen) -> list[str]:
     elif not done[0].verified:
         wrong.append("it counted as done without a passed check")
     elif seen.in_head is False:
-        wrong.append("the work is not in the last commit")
+        why = ": the repository ignores every new file, so no work is ever committed" if seen.ignored else ""
+        wrong.append(f"the work is not in the last commit{why}")
     if seen.left_running:
         wrong.append(f"{seen.left_running} processes outlived the run")
     return [*wrong, *wrong_books(seen)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any, Literal
 
 from untildone.core.figures import clock, count
@@ -23,6 +24,8 @@ class Scene:
     why: tuple[str, ...] = ()
     """What was wrong, or why it could not be staged."""
     seconds: float = 0.0
+    evidence: str = ""
+    """Where the log of a red act is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +44,8 @@ class Certificate:
 
     @property
     def passed(self) -> bool:
-        """Nothing is red. What could not be staged is not green either; it is named."""
-        return bool(self.scenes) and all(scene.verdict != "red" for scene in self.scenes)
+        """Nothing is red and something is green. What could not be staged proves nothing; it is named."""
+        return self.count("green") > 0 and not self.count("red")
 
     def count(self, verdict: Verdict) -> int:
         """How many acts ended so."""
@@ -64,7 +67,8 @@ def headline(certificate: Certificate) -> str:
     red, missed = certificate.count("red"), certificate.count("not rehearsed")
     green = f"{count(certificate.count('green'), 'act')} green"
     parts = [green, f"{red} red", *([f"{missed} not rehearsed"] if missed else [])]
-    return f"{'passed' if certificate.passed else 'NOT passed'}: {', '.join(parts)}"
+    nothing = " (nothing was proved)" if not certificate.passed and not red else ""
+    return f"{'passed' if certificate.passed else 'NOT passed'}: {', '.join(parts)}{nothing}"
 
 
 def markdown(certificate: Certificate) -> str:
@@ -89,10 +93,20 @@ def markdown(certificate: Certificate) -> str:
         lines += ["", "## What is not green", ""]
         for scene in troubled:
             lines.append(f"- **{scene.name}** ({scene.verdict}); expected: {scene.expected}")
-            lines += [f"  - {_cell(reason)}" for reason in scene.why]
+            lines += [f"  - {_cell(reason)}" for reason in (*scene.why, *_evidence(scene))]
     lines += ["", "## Not as in your settings", ""]
     lines += [f"- {name}: {how}" for name, how in certificate.changed.items()]
     return "\n".join(lines) + "\n"
+
+
+def _evidence(scene: Scene) -> list[str]:
+    if not scene.evidence:
+        return []
+    return [f"what is kept of it: {scene.evidence} (`untildone log night-{scene.name} --store {_store(scene)}`)"]
+
+
+def _store(scene: Scene) -> str:
+    return quote(f"{scene.evidence}/state")
 
 
 def _cell(text: str) -> str:

@@ -1,6 +1,7 @@
 """What a rehearsed run left behind, as facts: its events, the model's books, git, and the processes still alive."""
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ class Seen:
     """Processes of the run that outlived it; None: this system cannot tell."""
     in_head: bool | None = True
     """The work is in the last commit; None: commits are switched off, or the repository is gone with its disk."""
+    ignored: bool = False
+    """The repository's rules let git take up no new file at all."""
     trouble: str = ""
     """What the stage itself could not do."""
 
@@ -94,9 +97,14 @@ def read_ledger(paths: Iterable[Path]) -> tuple[LedgerLine, ...]:
 
 def processes_of(run_id: str) -> list[int] | None:
     """Living processes that carry the mark of a run; None where the system does not show it."""
+    return processes_with(f"{MARKER}={run_id}")
+
+
+def processes_with(variable: str) -> list[int] | None:
+    """Living processes that were started with this NAME=VALUE; None where the system does not show it."""
     if not Path("/proc/self/environ").exists():
         return None
-    wanted = f"{MARKER}={run_id}".encode()
+    wanted = os.fsencode(variable)
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _carries(entry, wanted)]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shlex
+import shutil
 import signal
 import sys
 import uuid
@@ -19,11 +20,12 @@ from untildone.core.printable import one_line
 from untildone.core.trace import AgentSession, AgentStarted, AgentToolUse
 from untildone.ports import Clock, EventLog
 from untildone.rehearsal import garbler, staging
-from untildone.rehearsal.acts import CHECK, GOAL, Act, faults_of
+from untildone.rehearsal.acts import Act, faults_of
 from untildone.rehearsal.certificate import Certificate, Scene
 from untildone.rehearsal.environment import as_subscriber, claude_environment
 from untildone.rehearsal.evidence import Seen, children_of, processes_of, read_ledger, told
 from untildone.rehearsal.model import ScriptedModel
+from untildone.rehearsal.props import Props
 from untildone.rehearsal.scenario import Scenario, shipped_scenario
 
 PATIENCE = 60.0
@@ -33,10 +35,10 @@ GONE_PATIENCE = 3.0
 CHANGED = {
     "limits": f"8 attempts and {PATIENCE:.0f} s for each act; no limit of money, tokens, calls or time of day",
     "time": "idle timeout, background grace and disk reserve are made small; what you switched off stays off",
-    "the check": f"`{CHECK}` instead of your own",
     "off": "your commands around iterations, notifications, follow-up goals, hooks, MCP servers, fallbacks, the push",
     "Claude Code": "a home and a login of its own, both made up; project settings are not read",
 }
+ONE_CHECK = "the check"
 # Whatever the repository brings along for Claude Code stays out: its hooks and servers could reach outside.
 NOTHING_OF_THE_PROJECT = ("--setting-sources", "user", "--strict-mcp-config")
 
@@ -71,6 +73,8 @@ class Setup:
     """The command that plays a Part, whose file is its last argument."""
     open_log: Callable[[Path], EventLog]
     clock: Clock
+    evidence: Callable[[], Path] | None
+    """Makes a folder for what is kept of red acts; None: all of `scratch` is kept."""
 
 
 Told = Callable[[Act, Scene | None], None]
@@ -87,7 +91,7 @@ async def rehearse_night(setup: Setup, acts: Sequence[Act], tell: Told) -> Certi
     for act in acts:
         tell(act, None)
         player = _Player(setup, act, base)
-        scene = await player.play(stages)
+        scene = player.tidied(await player.play(stages))
         tell(act, scene)
         scenes.append(scene)
         versions += player.versions
@@ -98,7 +102,7 @@ async def rehearse_night(setup: Setup, acts: Sequence[Act], tell: Told) -> Certi
         claude=versions[-1] if versions else None,
         repository=base.origin,
         scenes=tuple(scenes),
-        changed=CHANGED,
+        changed=CHANGED | {ONE_CHECK: f"`{base.props.check}` instead of your own"},
     )
 
 
@@ -122,7 +126,7 @@ def staged_policy(policy: Policy, act: Act) -> Policy:
     )
 
 
-def staged_spec(spec: RunSpec, act: Act, folder: Path, claude: str) -> RunSpec:
+def staged_spec(spec: RunSpec, act: Act, folder: Path, claude: str, props: Props) -> RunSpec:
     """The user's settings with the script's goal, and without all that could reach outside."""
     options = replace(
         spec.options,
@@ -137,13 +141,14 @@ def staged_spec(spec: RunSpec, act: Act, folder: Path, claude: str) -> RunSpec:
     )
     return replace(
         spec,
-        goal=GOAL,
+        goal=props.goal,
         cwd=str(folder),
         name=f"night-{act.name}",
         task_file=None,
-        checks=(CHECK,),
+        checks=(props.check,),
         notify=(),
         then=(),
+        then_goals=(),
         options=options,
         tending=Tending(),
     )
@@ -189,8 +194,25 @@ class _Player:
             seconds=clock.now() - began,
         )
 
+    def tidied(self, scene: Scene) -> Scene:
+        """Make room for the next act: its clone goes. What tells of a red one stays, and the scene says where."""
+        if self._setup.evidence is None:
+            return replace(scene, evidence=str(self._room)) if scene.verdict == "red" else scene
+        if scene.verdict == "red":
+            scene = self._kept(scene, self._setup.evidence() / self._act.name)
+        shutil.rmtree(self._room, ignore_errors=True)
+        return scene
+
+    def _kept(self, scene: Scene, place: Path) -> Scene:
+        try:
+            # The clone's history is in the scratch folder, and goes with it: alone it is of no use.
+            shutil.copytree(self._room, place, symlinks=True, ignore=shutil.ignore_patterns(self._folder.name))
+        except OSError as refused:
+            return replace(scene, why=(*scene.why, f"nothing of it could be kept: {refused.strerror or refused}"))
+        return replace(scene, evidence=str(place))
+
     async def _perform(self, argv: Sequence[str], log: EventLog) -> None:
-        scenario = shipped_scenario(self._act.scenario)
+        scenario = self._base.props.used_in(shipped_scenario(self._act.scenario))
         inside = self._act.place == "loopback"
         with nullcontext() if inside else ScriptedModel(scenario, ledger_path=self._ledger) as model:
             env = self._environment(model.url if model else "")
@@ -211,7 +233,7 @@ class _Player:
         part = Part(
             run_id=self._run_id,
             store=str(self._room / "state"),
-            spec=staged_spec(self._setup.spec, self._act, self._folder, self._claude()),
+            spec=staged_spec(self._setup.spec, self._act, self._folder, self._claude(), self._base.props),
             policy=staged_policy(self._setup.policy, self._act),
             resume=resume,
             scenario=scenario,
@@ -293,7 +315,8 @@ class _Player:
             records=tuple(await log.read(self._run_id, trace=True)),
             ledger=read_ledger([self._ledger]),
             left_running=await _left_running(self._run_id),
-            in_head=await staging.is_in_head(self._folder) if judged else None,
+            in_head=await staging.is_in_head(self._folder, self._base.props.file) if judged else None,
+            ignored=self._base.props.ignored,
             trouble="; ".join(self._trouble),
         )
 

@@ -3,44 +3,67 @@
 import asyncio
 import os
 import shutil
+import signal
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from untildone.git.run import git
-from untildone.rehearsal.acts import DISK_FREE, FILE, Place
+from untildone.rehearsal.acts import DISK_FREE, Place
+from untildone.rehearsal.evidence import processes_with
+from untildone.rehearsal.props import Blob, Props, blobs_of, disk_bytes, few_of, free_props
 from untildone.rehearsal.story import make_scratch_repository
 
 CLONE_PATIENCE = 300.0
 TRIAL_PATIENCE = 10.0
+GUARDS_PATIENCE = 2.5
+"""Seconds the guards of a loop that is gone have to end what it started, before we do it."""
+LAST_PATIENCE = 2.0
 
 LOOPBACK = 'ip link set lo up && exec "$@"'
-SMALL_DISK = 'mount -t tmpfs -o "size=$1" tmpfs "$2" && git clone --quiet --shared "$3" "$2" && shift 3 && exec "$@"'
+SMALL_DISK = 'mount -t tmpfs -o "size=$1" tmpfs "$2" && shift 2 && exec "$@"'
+CLONE_FIRST = 'git clone --quiet --shared --branch "$1" -- "$2" "$3" && shift 3 && exec "$@"'
+SMALL_BRANCH = "untildone-small-disk"
+AS_REHEARSAL = ("-c", "user.name=untildone rehearsal", "-c", "user.email=rehearsal@localhost")
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A bare copy of the repository: all acts clone from it, and none of them can reach the original."""
+    """A bare copy of the repository: all acts clone from it. It shares the original's objects and writes none there."""
 
     path: Path
     origin: str
     """What it is a copy of, for people."""
-    tree_bytes: int
+    disk_branch: str = ""
+    """The branch for the small disk: that disk is memory, so a large tree is not played in whole there."""
+    disk_bytes: int = 0
+    """What the files of that branch take of a disk."""
+    props: Props = field(default_factory=Props)
 
 
 async def make_base(scratch: Path, repository: Path | None) -> Base:
-    """Copy the user's repository as it is committed; without one, the repository of the story."""
+    """A copy of the user's repository as it is committed; without one, the repository of the story."""
     origin = str(repository)
     if repository is None or not await _has_commits(repository):
         repository, origin = scratch / "story", "a small scratch repository"
         make_scratch_repository(repository)
     path = scratch / "base.git"
-    clone = ("clone", "--quiet", "--bare", "--no-hardlinks", "--single-branch", "--", str(repository), str(path))
-    await git(clone, cwd=scratch, timeout=CLONE_PATIENCE)
+    await git(
+        ("clone", "--quiet", "--bare", "--shared", "--single-branch", "--", str(repository), str(path)),
+        cwd=scratch,
+        timeout=CLONE_PATIENCE,
+    )
     await git(("remote", "remove", "origin"), cwd=path, check=False)
-    listed = await git(("ls-tree", "-r", "-l", "HEAD"), cwd=path)
-    sizes = (line.split()[3] for line in listed.out.splitlines())
-    return Base(path, origin, sum(int(size) for size in sizes if size.isdigit()))
+    blobs = blobs_of((await git(("ls-tree", "-r", "-l", "-z", "HEAD"), cwd=path)).out)
+    few = few_of(blobs)
+    return Base(
+        path,
+        origin,
+        disk_branch=await _small_branch(path, few, whole=len(few) == len(blobs)),
+        disk_bytes=disk_bytes(few),
+        props=await _props(path, scratch / "look", blobs),
+    )
 
 
 async def _has_commits(repository: Path) -> bool:
@@ -48,10 +71,39 @@ async def _has_commits(repository: Path) -> bool:
     return answer.code == 0
 
 
+async def _small_branch(base: Path, few: Sequence[Blob], *, whole: bool) -> str:
+    """A branch with these files alone, on top of the real history: to git it is the same repository."""
+    commit = "HEAD"
+    if not whole:
+        index = {"GIT_INDEX_FILE": str(base / "small.index")}
+        await git(("update-index", "-z", "--index-info"), cwd=base, env=index, stdin=b"".join(b.entry for b in few))
+        tree = (await git(("write-tree",), cwd=base, env=index)).text
+        made = await git((*AS_REHEARSAL, "commit-tree", tree, "-p", "HEAD", "-m", "For a small disk"), cwd=base)
+        commit = made.text
+    await git(("update-ref", f"refs/heads/{SMALL_BRANCH}", commit), cwd=base)
+    return SMALL_BRANCH
+
+
+async def _props(base: Path, look: Path, blobs: Sequence[Blob]) -> Props:
+    """Names for the script's files that git would take up, asked of git itself: only rules are checked out for it."""
+    await git(("clone", "--quiet", "--shared", "--no-checkout", "--", str(base), str(look)), cwd=base)
+    try:
+        await git(("checkout", "HEAD", "--", ":(glob)**/.gitignore"), cwd=look, check=False, timeout=CLONE_PATIENCE)
+
+        async def ignored(names: Sequence[str]) -> set[str]:
+            asked = b"".join(os.fsencode(name) + b"\0" for name in names)
+            answer = await git(("check-ignore", "--no-index", "-z", "--stdin"), cwd=look, stdin=asked, check=False)
+            return {os.fsdecode(name) for name in answer.out.split(b"\0") if name}
+
+        return await free_props([os.fsdecode(blob.path) for blob in blobs], ignored)
+    finally:
+        shutil.rmtree(look, ignore_errors=True)
+
+
 async def clone(base: Base, folder: Path, env: Mapping[str, str]) -> None:
     """A working copy for one act. The user's own git settings (filters, hooks) have no say in it."""
     await git(
-        ("clone", "--quiet", "--shared", "--", str(base.path), str(folder)),
+        ("clone", "--quiet", "--shared", "--single-branch", "--", str(base.path), str(folder)),
         cwd=base.path.parent,
         env=env,
         timeout=CLONE_PATIENCE,
@@ -59,9 +111,9 @@ async def clone(base: Base, folder: Path, env: Mapping[str, str]) -> None:
     await git(("remote", "remove", "origin"), cwd=folder, env=env, check=False)
 
 
-async def is_in_head(folder: Path) -> bool:
+async def is_in_head(folder: Path, file: str) -> bool:
     """Whether the work of the script was committed."""
-    return (await git(("cat-file", "-e", f"HEAD:{FILE}"), cwd=folder, check=False)).code == 0
+    return (await git(("cat-file", "-e", f"HEAD:{file}"), cwd=folder, check=False)).code == 0
 
 
 class Stages:
@@ -76,6 +128,8 @@ class Stages:
         if place == "here":
             return list(argv)
         flags = await self._permitted(place)
+        if place == "small_disk":
+            argv = ["sh", "-c", CLONE_FIRST, "sh", self._base.disk_branch, str(self._base.path), str(folder), *argv]
         return None if flags is None else _wrapped(place, flags, folder, self._base, argv)
 
     async def _permitted(self, place: Place) -> tuple[str, ...] | None:
@@ -94,8 +148,7 @@ class Stages:
 def _wrapped(place: Place, flags: Sequence[str], folder: Path, base: Base, argv: Sequence[str]) -> list[str]:
     if place == "loopback":
         return ["unshare", *flags, "sh", "-c", LOOPBACK, "sh", *argv]
-    size = str(base.tree_bytes + DISK_FREE)
-    return ["unshare", *flags, "sh", "-c", SMALL_DISK, "sh", size, str(folder), str(base.path), *argv]
+    return ["unshare", *flags, "sh", "-c", SMALL_DISK, "sh", str(base.disk_bytes + DISK_FREE), str(folder), *argv]
 
 
 async def _works(argv: Sequence[str]) -> bool:
@@ -108,6 +161,24 @@ async def _works(argv: Sequence[str]) -> bool:
     try:
         return await asyncio.wait_for(trial.wait(), TRIAL_PATIENCE) == 0
     except TimeoutError:
-        trial.kill()
-        await trial.wait()
         return False
+    finally:
+        if trial.returncode is None:
+            trial.kill()
+            await trial.wait()
+
+
+def clear_the_stage(home: Path) -> None:
+    """End every process that lives in this home, however the rehearsal ended: all that acts start does.
+
+    Not asynchronous: whatever was cancelled meanwhile, this is done to its end.
+    """
+    mark = f"HOME={home}"
+    guards_end, we_end = time.monotonic() + GUARDS_PATIENCE, time.monotonic() + GUARDS_PATIENCE + LAST_PATIENCE
+    while (left := processes_with(mark)) and time.monotonic() < we_end:
+        for pid in left if time.monotonic() > guards_end else []:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:  # it ended this very moment
+                continue
+        time.sleep(0.05)

@@ -1,11 +1,18 @@
 """Stands between the loop and a program, so that nothing of the program outlives the loop.
 
-Run as `python3 -I -S guard.py PARENT_PID -- program arguments...`; stdlib only, ready in milliseconds.
+Run as `python3 -I -S guard.py [OPTIONS] PARENT_PID [PIPE MEMORY PATH] -- program arguments...`; stdlib only, ready
+in milliseconds.
 
-- The parent dies, by whatever means: the program gets SIGTERM, two seconds later SIGKILL.
+- The parent dies, by whatever means: the program gets SIGINT, on which Claude Code still says what it has spent,
+  then SIGTERM, then SIGKILL, all within two seconds. With PIPE (the read end of the program's output) and MEMORY (the
+  end of what the parent had read of it; PIPE again: none), what the program said last goes to PATH-<our pid>.jsonl,
+  and a reply under way is given a moment to come to its end before the first signal. As long as the parent lives
+  neither is touched.
 - The program ends: every descendant is killed, also those that left its session or its environment behind,
   because they are reparented to this process (it is a subreaper).
 - SIGINT goes to the program alone. SIGTERM too, with SIGKILL after the grace; a second one kills at once.
+- `--group`: signals go to the program's whole process group, which has the same grace to tidy up. `--group-only`:
+  besides, what left that group on purpose is left alone. `--cgroup=PATH`: all of it runs in that control group.
 - The program's exit status becomes ours; a signal that killed it kills us too.
 
 Without Linux' prctl and /proc (macOS) it degrades: signals are forwarded and the program's process group is
@@ -19,7 +26,24 @@ import signal
 import sys
 import time
 
+PARENT_DIED = signal.SIGUSR1
+"""Sent by the kernel, once for every thread of the parent that happens to outlive another: not to be told by count."""
 GRACE = 2.0
+REPLY_GRACE = 0.8
+"""Seconds an orphaned program may go on listening to a reply that is being paid for."""
+ORPHANED = ((signal.SIGINT, 0.7), (signal.SIGTERM, 0.5), (signal.SIGKILL, GRACE))
+ASKED = ((signal.SIGTERM, GRACE), (signal.SIGKILL, GRACE))
+"""Signals the program gets, and the seconds until the next one; the last is repeated."""
+# In valid JSON these bytes can only be structure: inside a string the quotes would be escaped.
+REPLY_BEGINS = (
+    b'\n{"type":"system","subtype":"status","status":"requesting"',
+    b'\n{"type":"stream_event","event":{"type":"message_start"',
+)
+REPLY_ENDS = (b'\n{"type":"stream_event","event":{"type":"message_stop"', b'"type":"result"')
+WORDS_KEPT = 8 << 20
+"""Bytes of last words that are kept: the end of them."""
+POSITION = 8
+"""The memory begins with this many bytes that count all bytes ever remembered; the rest is a ring of them."""
 CLEANUP = 5.0
 """Seconds after which a tree that forks faster than it can be killed is given up."""
 NOT_FOUND = 127
@@ -38,26 +62,117 @@ def _prctl(option: int, value: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the program and clean up after it; returns the exit status to leave with, negative for a signal."""
-    program = arguments[2:]
-    if not program or arguments[1] != "--" or not arguments[0].isdigit():
-        sys.stderr.write("usage: guard.py PARENT_PID -- program arguments...\n")
+    options, arguments = _options(arguments)
+    separator = arguments.index("--") if "--" in arguments else 0
+    program = arguments[separator + 1 :]
+    if separator not in (1, 4) or not program or not all(word.isdigit() for word in arguments[: separator - 1 or 1]):
+        sys.stderr.write("usage: guard.py [OPTIONS] PARENT_PID [PIPE MEMORY PATH] -- program arguments...\n")
         return 2
+    parent, words = int(arguments[0]), LastWords(*arguments[1:separator])
     wakeup = _listen()
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(arguments[0]):
+    if "--group-only" not in options:
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(PR_SET_PDEATHSIG, PARENT_DIED)
+    group = options.get("--cgroup", "")
+    if os.getppid() != parent:
+        _move_out_of(group)
         return -signal.SIGTERM  # it died before we could ask to be told
     with contextlib.suppress(PermissionError):  # already leading a session
         os.setsid()
+    _move_to(group)
     child = os.fork()
     if child == 0:
         _become(program)
+    with contextlib.suppress(OSError):  # it does so itself; whoever comes first
+        os.setpgid(child, child)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)  # the pipes belong to the program alone: its end of them is their end
     os.dup2(null, 1)
-    status = _watch(child, wakeup)
+    target = -child if options.keys() & {"--group", "--group-only"} else child
+    status, due = _watch(child, target, wakeup, words)
+    if target < 0 and due is not None:
+        _let_tidy_up(target, wakeup, due)
     _end_descendants(child)
+    if os.getppid() != parent:
+        words.save()
+    _move_out_of(group)
     return os.waitstatus_to_exitcode(status)
+
+
+class LastWords:
+    """What the program said that the parent may not have understood before it died."""
+
+    def __init__(self, pipe: str = "", memory: str = "", path: str = "") -> None:
+        """Without a pipe nothing is kept."""
+        self._pipe = int(pipe) if pipe else -1
+        self._memory = int(memory) if memory != pipe else -1
+        self._path = path
+        self._kept = bytearray()
+        self.sources: list[int] = []
+        """What to read from while the parent is dead and more may come."""
+        for file in (self._pipe, self._memory):
+            if file >= 0:
+                # The program must not be a reader of its own output.
+                os.set_inheritable(file, False)  # noqa: FBT003 - it takes no keywords
+
+    def begin(self) -> None:
+        """The parent is dead: from here on we listen in its place."""
+        if self._pipe >= 0 and not self.sources:
+            self._kept += _remembered(self._memory)
+            os.set_blocking(self._pipe, False)
+            self.sources = [self._pipe]
+            self.hear()
+
+    def awaits_reply(self) -> bool:
+        """Whether the last request the program made is still being answered."""
+        return max(map(self._kept.rfind, REPLY_BEGINS)) > max(map(self._kept.rfind, REPLY_ENDS))
+
+    def hear(self) -> None:
+        """Take in all there is at the moment."""
+        while self.sources:
+            try:
+                chunk = os.read(self._pipe, 1 << 18)
+            except OSError:  # nothing at the moment
+                return
+            self._kept += chunk
+            if not chunk:
+                self.sources, self._pipe = [], -1
+            if len(self._kept) > 2 * WORDS_KEPT:
+                self._shorten()
+
+    def save(self) -> None:
+        """Write down what was heard, whole lines of it. What cannot be written is lost."""
+        self.begin()
+        self.hear()
+        self._shorten()
+        if not self._kept:
+            return
+        with contextlib.suppress(OSError):
+            whole = f"{self._path}-{os.getpid()}.jsonl"
+            part = f"{whole}.part"
+            # No pathlib: it would double the start-up time.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with open(os.open(part, flags, 0o600), "wb") as file:  # noqa: PTH123 - as above
+                file.write(self._kept)
+            os.rename(part, whole)  # noqa: PTH104 - as above
+
+    def _shorten(self) -> None:
+        if len(self._kept) > WORDS_KEPT:
+            del self._kept[: len(self._kept) - WORDS_KEPT]
+            del self._kept[: self._kept.find(b"\n") + 1]
+
+
+def _remembered(memory: int) -> bytes:
+    """The end of what the parent had read, in order, from its first whole line on."""
+    if memory < 0:
+        return b""
+    size = os.fstat(memory).st_size - POSITION
+    count = int.from_bytes(os.pread(memory, POSITION, 0), "little")
+    ring = os.pread(memory, size, POSITION)
+    if count <= size:
+        return ring[:count]
+    start = count % size
+    return (ring[start:] + ring[:start]).partition(b"\n")[2]
 
 
 def _listen() -> int:
@@ -65,7 +180,7 @@ def _listen() -> int:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, PARENT_DIED):
         signal.signal(number, lambda *_: None)
     return reader
 
@@ -80,6 +195,7 @@ def _become(program: list[str]) -> None:
             signal.SIGINT,
             signal.SIGHUP,
             signal.SIGPIPE,
+            PARENT_DIED,
             signal.SIGXFSZ,
         ):
             signal.signal(number, signal.SIG_DFL)
@@ -92,27 +208,71 @@ def _become(program: list[str]) -> None:
         os._exit(NOT_FOUND if isinstance(trouble, FileNotFoundError) else NOT_EXECUTABLE)
 
 
-def _watch(child: int, wakeup: int) -> int:
-    """Forward signals and reap until the program is gone; returns its wait status."""
-    kill_at: float | None = None
+def _watch(child: int, target: int, wakeup: int, words: LastWords) -> tuple[int, float | None]:
+    """Forward signals to `target`, reap, and listen in the parent's place, until the program is gone.
+
+    Returns its wait status and, if somebody asked it to end, until when the grace lasts.
+    """
+    steps: tuple[tuple[int, float], ...] = ()
+    due: float | None = None
     while (status := _reap(child)) is None:
-        timeout = None if kill_at is None else max(0.0, kill_at - time.monotonic())
-        ready, _, _ = select.select([wakeup], [], [], timeout)
-        numbers = os.read(wakeup, 512) if ready else b""
+        timeout = None if due is None else max(0.0, due - time.monotonic())
+        ready, _, _ = select.select([wakeup, *words.sources], [], [], timeout)
+        numbers = os.read(wakeup, 512) if wakeup in ready else b""
+        words.hear()
         if signal.SIGINT in numbers:
-            _kill(child, signal.SIGINT)
-        for number in numbers:
-            if number not in (signal.SIGTERM, signal.SIGHUP):
-                continue
-            if kill_at is None:
-                kill_at = time.monotonic() + GRACE
-                _kill(child, signal.SIGTERM)
-            else:
-                kill_at = time.monotonic()
-        if kill_at is not None and time.monotonic() >= kill_at:
-            _kill(child, signal.SIGKILL)
-            kill_at = time.monotonic() + GRACE
-    return status
+            _kill(target, signal.SIGINT)
+        for _ in range(numbers.count(signal.SIGTERM) + numbers.count(signal.SIGHUP)):
+            steps = steps[-1:] or ASKED  # asked again: the last step, now
+            due = time.monotonic()
+        if PARENT_DIED in numbers:
+            words.begin()
+            if not steps:
+                steps, due = ORPHANED, time.monotonic() + REPLY_GRACE
+        if due is not None and (time.monotonic() >= due or (steps is ORPHANED and not words.awaits_reply())):
+            number, patience = steps[0]
+            _kill(target, number)
+            steps = steps[1:] or steps
+            due = time.monotonic() + patience
+    return status, due
+
+
+def _let_tidy_up(group: int, wakeup: int, due: float) -> None:
+    """The program is gone, what it started was asked to end as well: wait for it, unless asked again."""
+    while time.monotonic() < due:
+        _reap(0)
+        try:
+            os.kill(group, 0)
+        except OSError:  # nobody is left in it
+            return
+        ready, _, _ = select.select([wakeup], [], [], 0.01)
+        if ready and signal.SIGTERM in os.read(wakeup, 512):
+            return
+
+
+def _options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Take the leading options, with their values, off the arguments."""
+    options = {}
+    while arguments and arguments[0].startswith("--") and arguments[0] != "--":
+        name, _, value = arguments[0].partition("=")
+        options[name] = value
+        arguments = arguments[1:]
+    return options, arguments
+
+
+def _move_to(cgroup: str) -> None:
+    """Move to that control group. Without it we go on: it is one net of several."""
+    if cgroup:
+        with contextlib.suppress(OSError), open(f"{cgroup}/cgroup.procs", "w") as members:  # noqa: PTH123 - no pathlib
+            members.write("0")
+
+
+def _move_out_of(cgroup: str) -> None:
+    """Leave an empty control group and remove it: nobody else may be there to do so."""
+    if cgroup:
+        _move_to(os.path.dirname(cgroup))  # noqa: PTH120 - pathlib would double the start-up time
+        with contextlib.suppress(OSError):
+            os.rmdir(cgroup)  # noqa: PTH106 - as above
 
 
 def _reap(child: int) -> int | None:

@@ -9,30 +9,55 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from untildone.core.liveness import Pulse
 from untildone.errors import AgentError, AgentMissing
 from untildone.ports import Process
-from untildone.sandbox import guard
-from untildone.sandbox.vitals import TreeVitals
+from untildone.sandbox import cgroup, guard
+from untildone.sandbox.memory import Listener, Memory
+from untildone.sandbox.vitals import TreeVitals, memory_kills
 
 MARKER = "UNTILDONE_RUN"
 """Environment variable by which the processes of a run are found again after a crash."""
+CHECK_MARKER = "UNTILDONE_CHECK_OF"
+"""The same for the checks of a run: they are the user's own commands, not the agent's, and may do what users may."""
 STDERR_KEPT = 64 << 10
 PIPE_BUFFER = 1 << 20
 LAST_RESORT = 1.0
 """Seconds each of the harder steps of ending a process may take."""
 SWEEP_GRACE = 2.0
+FAREWELL = 2.5
+"""Seconds a guard whose loop died may take to end its program and to write down what that said last."""
+
+
+_GUARD = (sys.executable, "-I", "-S", guard.__file__)
+
+
+def behind_guard(*, whole_tree: bool) -> tuple[str, ...]:
+    """What to put before a command of the user's own that must not outlive the loop.
+
+    Asked to end, its whole process group has the same grace. `whole_tree`: nothing it starts outlives the command
+    either. Without, what it detached on purpose goes on.
+    """
+    return (*_GUARD, "--group" if whole_tree else "--group-only", str(os.getpid()), "--")
 
 
 class HostProcess:
     """A program running behind its guard."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, stdout: asyncio.StreamReader, group: Path | None = None
+    ) -> None:
+        """`group`: the control group all of it runs in."""
         self._process = process
+        self._group = group
+        self._memory_kills = memory_kills()
+        self._stdout = stdout
         self._stderr = bytearray()
         self._drain = asyncio.create_task(self._drain_stderr())
+        if group is not None:
+            self._clear_in_the_end()
         self._vitals = TreeVitals(process.pid)
 
     @property
@@ -42,8 +67,7 @@ class HostProcess:
 
     async def read(self, size: int = 1 << 16) -> bytes:
         """Return the next bytes of its stdout; b"" at its end."""
-        assert self._process.stdout is not None
-        return await self._process.stdout.read(size)
+        return await self._stdout.read(size)
 
     async def write(self, data: bytes) -> None:
         """Write to its stdin; BrokenPipeError when it is gone or its input was closed."""
@@ -68,11 +92,17 @@ class HostProcess:
         status = await self._process.wait()
         with contextlib.suppress(TimeoutError):  # someone beyond the guard's reach may still hold the pipe
             await asyncio.wait_for(asyncio.shield(self._drain), LAST_RESORT)
+        self._clear_group()
         return status
 
     def stderr_tail(self) -> str:
         """Return the end of what it wrote to stderr."""
         return self._stderr[-STDERR_KEPT:].decode("utf-8", "replace")
+
+    def starved(self) -> bool:
+        """Whether the system killed something for want of memory since it was started."""
+        before, now = self._memory_kills, memory_kills()
+        return before is not None and now is not None and now > before
 
     def vitals(self) -> Pulse:
         """Return what its whole tree did so far."""
@@ -93,11 +123,31 @@ class HostProcess:
             (signal.SIGTERM, LAST_RESORT),
         ):
             if await self._gone_after(number, patience):
+                self._clear_group()
                 return
         for pid in guard.descendants(self.pid):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         await self._gone_after(signal.SIGKILL, LAST_RESORT)
+        self._clear_group()
+
+    def _clear_in_the_end(self) -> None:
+        """Not only when somebody asks: what is left may hold the pipes whose end they are waiting for."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError, AttributeError):  # gone already, or a kernel or libc without it
+            end = os.pidfd_open(self.pid)
+
+            def clear() -> None:
+                loop.remove_reader(end)
+                os.close(end)
+                self._clear_group()
+
+            loop.add_reader(end, clear)
+
+    def _clear_group(self) -> None:
+        """End what outlived the guard itself: somebody may have killed it."""
+        if self._group is not None:
+            cgroup.clear(self._group)
 
     async def _gone_after(self, number: signal.Signals, patience: float) -> bool:
         if self._process.returncode is None:
@@ -125,6 +175,10 @@ class HostSpawner:
     `spawn` on the event loop of a thread that lives as long as the program shall.
     """
 
+    def __init__(self, last_words: Path | None = None) -> None:
+        """`last_words` is where a guard keeps what the programs of a run said last, should the loop die."""
+        self._last_words = last_words
+
     async def spawn(
         self,
         argv: Sequence[str],
@@ -139,21 +193,34 @@ class HostSpawner:
             raise AgentMissing(f"there is no program {argv[0]!r} that could be started: install it or name its path")
         if not os.path.isdir(cwd):  # noqa: PTH112 - one stat
             raise AgentError(f"the folder {cwd!r} does not exist: nothing can be run there")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), "--", program, *argv[1:],
-            cwd=cwd,
-            env=dict(env),
-            stdin=asyncio.subprocess.PIPE if stdin == "pipe" else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=PIPE_BUFFER,
-        )  # fmt: skip
-        return HostProcess(process)
+        group = cgroup.make_group(env[MARKER]) if MARKER in env else None
+        options = (f"--cgroup={group}",) if group else ()
+        async with _Output(self._words_path(env)) as output:
+            process = await asyncio.create_subprocess_exec(
+                *_GUARD, *options, str(os.getpid()), *output.for_guard, "--", program, *argv[1:],
+                cwd=cwd,
+                env=dict(env),
+                stdin=asyncio.subprocess.PIPE if stdin == "pipe" else asyncio.subprocess.DEVNULL,
+                stdout=output.writer,
+                stderr=asyncio.subprocess.PIPE,
+                limit=PIPE_BUFFER,
+                pass_fds=output.passed,
+            )  # fmt: skip
+            return HostProcess(process, await output.listen(), group)
+
+    def _words_path(self, env: Mapping[str, str]) -> Path | None:
+        """Where its last words go, but for the end of the name; only of programs that belong to a run."""
+        run_id = env.get(MARKER)
+        if self._last_words is None or not run_id:
+            return None
+        self._last_words.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._last_words / run_id
 
     def sweep(self, run_id: str) -> int:
-        """End every process that carries this run's marker; returns how many there were."""
-        ended: set[int] = set()
+        """End every process that carries a marker of this run or is in one of its control groups; returns how many."""
         spared = _self_and_ancestors()
+        ended = _marked(run_id) - spared
+        _wait_for_guards(ended)
         for number in (signal.SIGTERM, signal.SIGKILL):
             give_up = time.monotonic() + SWEEP_GRACE
             signalled: set[int] = set()
@@ -164,16 +231,66 @@ class HostSpawner:
                 signalled |= marked
                 ended |= marked
                 time.sleep(0.02)
+        for group in cgroup.groups_of(run_id):
+            ended |= cgroup.clear(group, spared=spared)
         return len(ended - _marked(run_id))
+
+
+class _Output:
+    """The pipe a program's output comes through, and the memory of it that outlives the loop."""
+
+    def __init__(self, words: Path | None) -> None:
+        self.reader, self.writer = os.pipe()
+        self._listening = False
+        self._memory = Memory.make() if words is not None else None
+        self.for_guard: tuple[str, ...] = ()
+        self.passed: tuple[int, ...] = ()
+        if words is not None:
+            memory = self._memory.file if self._memory else self.reader
+            self.for_guard = (str(self.reader), str(memory), str(words))
+            self.passed = tuple({self.reader, memory})
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, failed: object, *_: object) -> None:
+        os.close(self.writer)
+        if self._memory:
+            self._memory.hand_over()
+        if failed is not None and not self._listening:
+            os.close(self.reader)
+
+    async def listen(self) -> asyncio.StreamReader:
+        """Read it from here on."""
+        loop = asyncio.get_running_loop()
+        stream = asyncio.StreamReader(limit=PIPE_BUFFER, loop=loop)
+        protocol = Listener(stream, self._memory)
+        # From here on asyncio closes it, also when we are cancelled while it connects.
+        self._listening = True
+        await loop.connect_read_pipe(lambda: protocol, os.fdopen(self.reader, "rb", buffering=0))
+        return stream
+
+
+def _wait_for_guards(pids: set[int]) -> None:
+    """Guards whose loop died are ending their programs already, in a better order than we could."""
+    give_up = time.monotonic() + FAREWELL
+    while time.monotonic() < give_up and any(_is_guard(pid) for pid in pids):
+        time.sleep(0.02)
+
+
+def _is_guard(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return os.fsencode(guard.__file__) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return False
 
 
 def _marked(run_id: str) -> set[int]:
     """Our user's processes that carry the marker. A zombie has no environment any more."""
-    wanted = f"{MARKER}={run_id}".encode()
+    wanted = {f"{marker}={run_id}".encode() for marker in (MARKER, CHECK_MARKER)}
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if folder.stat().st_uid == os.getuid() and wanted in (folder / "environ").read_bytes().split(b"\0"):
+            if folder.stat().st_uid == os.getuid() and wanted & set((folder / "environ").read_bytes().split(b"\0")):
                 found.add(int(folder.name))
     return found
 

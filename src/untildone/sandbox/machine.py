@@ -54,6 +54,8 @@ def _disk_free(folder: str) -> int | None:
         except OSError:
             return None
         else:
+            if disk.f_blocks == 0:
+                return None  # a file system that counts nothing
             # A disk with bytes left but no inodes is as full as any. Some systems count none: then 0 of 0 is no news.
             out_of_inodes = disk.f_files > 0 and disk.f_favail < min(_FEW_INODES, disk.f_files // 10)
             return 0 if out_of_inodes else disk.f_bavail * disk.f_frsize

@@ -94,6 +94,15 @@ class TreeVitals:
         self._sockets = moved
 
 
+def memory_kills() -> int | None:
+    """How many processes the kernel has killed for want of memory since it started; None: it does not tell."""
+    with contextlib.suppress(OSError):
+        for line in _read("/proc/vmstat").splitlines():
+            if line.startswith(b"oom_kill "):
+                return int(line.split()[1])
+    return None
+
+
 def _io_bytes(pid: int) -> int:
     """Bytes through read and write; 0 for a process whose counters are not ours to see."""
     with contextlib.suppress(OSError):

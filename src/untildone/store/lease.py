@@ -9,11 +9,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote as shell_quote
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ from untildone.errors import RunBusy, StoreError
 PATIENCE_TRIES = 10
 PATIENCE_PAUSE = 0.01
 
+LOCKS_FOLDER = "locks"
 HOLDER_TEXT_CAP = 1 << 16
 START_TIME_FIELD = 22
 
@@ -38,16 +40,18 @@ class Holder:
     run_id: str = ""
     name: str = ""
     folder: str = ""
+    store: str = ""
     since: float = 0.0
 
-    def busy(self) -> RunBusy:
-        """The refusal this holder is the reason for."""
+    def busy(self, asked_from: str = "") -> RunBusy:
+        """The refusal this holder is the reason for, told to someone who uses that store."""
         if not self.run_id:
             return RunBusy("another process is driving this run or works in this folder: wait for it or stop it")
+        place = f" --store {shell_quote(self.store)}" if self.store not in {"", asked_from} else ""
         since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return RunBusy(
             f"run {self.name} ({self.run_id}) is being driven by pid {self.pid} since {since}, in {self.folder}: "
-            f"wait for it, or stop it with `untildone stop {self.run_id}`"
+            f"wait for it, or stop it with `untildone stop {self.run_id}{place}`"
         )
 
 
@@ -72,13 +76,41 @@ def process_started(pid: int) -> int | None:
         return None
 
 
+class Held:
+    """Locks that are held, until closed or until the process ends."""
+
+    def __init__(self) -> None:
+        self._files: list[tuple[Path, int]] = []
+
+    def add(self, path: Path, fd: int) -> None:
+        """Keep an open lock file."""
+        self._files.append((path, fd))
+
+    def are_at_their_paths(self) -> bool:
+        """Whether whoever asks for these locks meets ours: not when somebody deleted or replaced the files."""
+        return all(_is_at(path, fd) for path, fd in self._files)
+
+    def close(self) -> None:
+        """Free them. Harmless when done twice."""
+        while self._files:
+            os.close(self._files.pop()[1])
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))  # noqa: PTH116 - asked twenty times a second
+    except OSError:
+        return False
+
+
 class Locks:
-    """The lock files of one store."""
+    """The lock files of one store, and those of folders, which all stores of a user share."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, shared: Path | None = None) -> None:
+        self.directory = directory
+        self._shared = shared or directory
 
-    def take(self, run_id: str, *, name: str, folder: str, now: float) -> ExitStack:
+    def take(self, run_id: str, *, name: str, folder: str, now: float) -> Held:
         """Lock a run and its folder; closing the result frees both. RunBusy names whoever holds one already.
 
         Two of these must not go on at the same moment: the caller holds the store's write lock.
@@ -90,15 +122,18 @@ class Locks:
             run_id=run_id,
             name=name,
             folder=folder,
+            store=str(self.directory.parent),
             since=float(now),
         )
-        held = ExitStack()
+        held = Held()
         try:
-            with _spoken_errors(self._directory):
-                self._directory.mkdir(mode=0o700, exist_ok=True)
+            with _spoken_errors(self.directory):
+                self.directory.mkdir(mode=0o700, exist_ok=True)
                 _take(self._run_lock(run_id), holder, held)
-                self._refuse_overlap(folder)
-                _take(self._folder_lock(folder), holder, held)
+                ours = self._folder_lock(folder)
+                _take(ours, holder, held)
+                # Only now: whoever starts in another store at this moment sees ours, or we see theirs.
+                self._refuse_overlap(holder, ours)
         except BaseException:
             held.close()
             raise
@@ -108,30 +143,42 @@ class Locks:
         """Who drives this run at this moment."""
         return _holder(self._run_lock(run_id))
 
-    def _refuse_overlap(self, folder: str) -> None:
-        for path in sorted(self._directory.glob("folder-*.lock")):
-            holder = _holder(path)
-            if holder is not None and overlaps(holder.folder, folder):
-                raise holder.busy()
+    def is_any_held(self) -> bool:
+        """Whether any run of this store is driven at this moment."""
+        return any(_holder(path) is not None for path in self.directory.glob("*.lock"))
+
+    def _refuse_overlap(self, asker: Holder, ours: Path) -> None:
+        for path in sorted(ours.parent.glob("folder-*.lock")):
+            holder = _holder(path) if path != ours else None
+            if holder is not None and overlaps(holder.folder, asker.folder):
+                raise holder.busy(asker.store)
 
     def _run_lock(self, run_id: str) -> Path:
         # Quoted: an id is text from outside and must stay a file of this folder.
-        return self._directory / f"{quote(run_id, safe='')}.lock"
+        return self.directory / f"{quote(run_id, safe='')}.lock"
 
     def _folder_lock(self, folder: str) -> Path:
-        return self._directory / f"folder-{sha256(folder.encode()).hexdigest()[:16]}.lock"
+        return self._folders() / f"folder-{sha256(folder.encode()).hexdigest()[:16]}.lock"
+
+    def _folders(self) -> Path:
+        """Where locks of folders are; with the store's own, where the user's home takes none."""
+        try:
+            self._shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:
+            return self.directory
+        return self._shared if os.access(self._shared, os.W_OK | os.X_OK) else self.directory
 
 
-def _take(path: Path, holder: Holder, held: ExitStack) -> None:
+def _take(path: Path, holder: Holder, held: Held) -> None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    held.callback(os.close, fd)
+    held.add(path, fd)
     for tries_left in reversed(range(PATIENCE_TRIES)):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
             if not tries_left:
-                raise _read_holder(fd).busy() from None
+                raise _read_holder(fd).busy(holder.store) from None
             time.sleep(PATIENCE_PAUSE)
     os.ftruncate(fd, 0)
     os.pwrite(fd, json.dumps(asdict(holder)).encode(), 0)

@@ -4,13 +4,15 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from os import getpid
 
-from untildone.core.codec import event_kind, stored_form
-from untildone.core.events import Event, Record
+from untildone.core.codec import encode, event_kind, stored_form
+from untildone.core.events import Event, Record, StoreTampered
 from untildone.errors import LeaseLost, RunNotFound
 from untildone.ports import Clock, Lease, RunRow
 from untildone.store.lease import Holder, overlaps, real_folder
+from untildone.store.trim import ROW_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,6 +23,7 @@ class _Run:
     updated_at: float
     status: str = "running"
     fence: int = 0
+    last_seq: int = 0
     records: list[Record] = field(default_factory=list)
     control: list[Record] = field(default_factory=list)
     snapshot: tuple[int, bytes] | None = None
@@ -33,6 +36,7 @@ class MemoryLog:
         self._clock = clock
         self._runs: dict[str, _Run] = {}
         self._held: dict[Lease, Holder] = {}
+        self._findings: dict[Lease, StoreTampered] = {}
         self._followers: set[asyncio.Event] = set()
 
     async def append(self, run_id: str, events: Sequence[Event], *, lease: Lease | None = None) -> list[Record]:
@@ -40,10 +44,11 @@ class MemoryLog:
         # Through the encoding, so that what is read back is what any other store would give back.
         stored = [stored_form(event)[1] for event in events]
         run = self._writable(run_id, lease)
+        if lease is not None and lease in self._findings:
+            stored.insert(0, self._findings.pop(lease))
         run.updated_at = self._clock.now()
-        new = [
-            Record(seq=seq, at=run.updated_at, event=event) for seq, event in enumerate(stored, len(run.records) + 1)
-        ]
+        new = [Record(seq=seq, at=run.updated_at, event=event) for seq, event in enumerate(stored, run.last_seq + 1)]
+        run.last_seq += len(new)
         run.records.extend(new)
         run.control.extend(record for record in new if event_kind(record.event) == "control")
         for follower in self._followers:
@@ -117,6 +122,25 @@ class MemoryLog:
         run = self._runs.get(run_id)
         return run.snapshot if run is not None else None
 
+    async def rebuild(self, lease: Lease, seq: int, state: bytes) -> None:
+        """Keep the snapshot. Memory cannot be spoilt, so that nothing else is lost; the driver is told all the same."""
+        await self.save_snapshot(lease, seq, state)
+        self._findings[lease] = StoreTampered(detail="the store in memory was begun anew")
+
+    async def trim_trace(self, lease: Lease, *, keep_bytes: int, keep_seconds: float) -> int:
+        """Remove the oldest trace events beyond these bounds; returns how many."""
+        run = self._writable(lease.run_id, lease)
+        return _trim(run, keep_bytes=keep_bytes, before=self._clock.now() - keep_seconds)
+
+    async def trim_ended(self, *, before: float, most: int) -> int:
+        """Remove the trace of runs nobody drives or touched since then, about `most` events; returns how many."""
+        driven = {lease.run_id for lease in self._held}
+        removed = 0
+        for run_id, run in self._runs.items():
+            if removed < most and run_id not in driven and run.updated_at < before:
+                removed += _trim(run, keep_bytes=0, before=inf)
+        return removed
+
     async def close(self) -> None:
         """Give up all leases, as the death of a driver would. The runs stay readable and can be taken up again."""
         self._held.clear()
@@ -128,3 +152,21 @@ class MemoryLog:
         if lease is not None and (lease.run_id, lease.token) != (run_id, run.fence):
             raise LeaseLost(f"another driver took over run {run_id} (lease {lease.token}, now {run.fence})")
         return run
+
+
+def _trim(run: _Run, *, keep_bytes: int, before: float) -> int:
+    costs = [len(encode(record.event)) + ROW_BYTES if _is_trace(record) else 0 for record in run.records]
+    size, kept, trimming = sum(costs), list[Record](), True
+    for record, cost in zip(run.records, costs, strict=True):
+        trimming = trimming and (not cost or size > keep_bytes or record.at < before)
+        if cost and trimming:
+            size -= cost
+        else:
+            kept.append(record)
+    removed = len(run.records) - len(kept)
+    run.records = kept
+    return removed
+
+
+def _is_trace(record: Record) -> bool:
+    return event_kind(record.event) == "trace"

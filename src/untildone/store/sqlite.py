@@ -1,82 +1,98 @@
 """The event log in one SQLite file for all runs of a user. Any number of processes may read and append."""
 
 import asyncio
-import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, suppress
+from itertools import islice
+from typing import Any
 
 from untildone.core.codec import decode, event_kind, event_type, event_version, stored_form
-from untildone.core.events import ContinuousWarning, Event, Record
-from untildone.errors import LeaseLost, RunBusy, RunNotFound, StoreError
-from untildone.ports import Clock, Lease, RunRow
-from untildone.store.lease import Locks, real_folder
-from untildone.store.restore import FileId, copy_elsewhere, file_ids, make_way, merge, same_files
-from untildone.store.schema import open_database, spoken_errors, transaction
+from untildone.core.events import Event, Record
+from untildone.errors import LeaseLost, RunNotFound
+from untildone.ports import Lease, RunRow
+from untildone.store.driven import NO_LIMIT, READ_CONTROL, Driven, last_control, newest_number
+from untildone.store.lease import real_folder
+from untildone.store.opened import OpenStore
+from untildone.store.restore import put_snapshot
+from untildone.store.schema import spoken_errors
+from untildone.store.trim import clear_locks, ended_runs, ended_step, trim_step
 
 POLL_SECONDS = 0.05
 FOLLOW_BATCH = 500
 
-# The index is named because the planner may prefer the primary key, which would walk over every trace event.
-_READ_CONTROL = """SELECT seq, at, kind, type, version, data FROM events INDEXED BY events_control
-    WHERE run_id = ? AND seq > ? AND kind = 'control' ORDER BY seq LIMIT ?"""
-_READ_ALL = """SELECT seq, at, kind, type, version, data FROM events
+_READ_ALL = """SELECT seq, at, kind, type, version, data, prev, seal FROM events
     WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?"""
-_NO_LIMIT = -1
-_INSERT = "INSERT INTO events (run_id, seq, at, kind, type, version, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT = """INSERT INTO events (run_id, seq, at, kind, type, version, data, prev, seal)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
-class SqliteLog:
+class SqliteLog(OpenStore):
     """An EventLog on SQLite."""
-
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self._path = path
-        self._clock = clock
-        self._db = open_database(path)
-        self._locks = Locks(path.parent / "locks")
-        self._held: dict[Lease, ExitStack] = {}
-        self._followers: set[asyncio.Event] = set()
-        self._durable: bool | None = None
-        self._files: tuple[FileId | None, ...] = file_ids(path)
-        self._warning: ContinuousWarning | None = None
-        self._rescued: Path | None = None
 
     async def append(self, run_id: str, events: Sequence[Event], *, lease: Lease | None = None) -> list[Record]:
         """Append all or nothing, durably if any is a control event.
 
-        A driver whose store had to be put back gets a warning about it recorded before its own events.
+        What a driver found out about its record gets recorded before its own events.
         """
         run_id = _text(run_id)
-        durable = any(event_kind(event) == "control" for event in events)
+        driven = self._held.get(lease) if lease is not None else None
+        durable = any(event_kind(event) == "control" for event in events) or bool(driven and driven.findings)
         if durable:
             self._keep_hold(writing=True)
-        if lease is not None and self._warning is not None:
-            events, self._warning = (self._warning, *events), None
         stored = [(event, *stored_form(event)) for event in events]
-        now = self._clock.now()
+        now = float(self._clock.now())
         with self._write(durable=durable):
-            last = self._last_seq(run_id, lease)
-            rows = [
-                (run_id, seq, now, event_kind(event), event_type(event), event_version(event), data)
-                for seq, (event, data, _) in enumerate(stored, last + 1)
-            ]
+            last, prev = self._place(run_id, lease)
+            findings = list(driven.findings) if driven is not None else []
+            stored = [*((event, *stored_form(event)) for event in findings), *stored]
+            rows = self._rows(run_id, last, prev, now, stored)
             self._db.executemany(_INSERT, rows)
             self._db.execute(
                 "UPDATE runs SET last_seq = ?, updated_at = ? WHERE run_id = ?", (last + len(rows), now, run_id)
             )
+        if driven is not None:
+            del driven.findings[: len(findings)]
+            driven.highest = last + len(rows)
+            driven.control = max([driven.control, *(row[1] for row in rows if row[3] == "control")])
         for follower in self._followers:
             follower.set()
         return [Record(seq=seq, at=now, event=back) for seq, (_, _, back) in enumerate(stored, last + 1)]
 
+    def _rows(
+        self, run_id: str, last: int, prev: int, now: float, stored: Sequence[tuple[Event, bytes, Event]]
+    ) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = []
+        for seq, (event, data, _) in enumerate(stored, last + 1):
+            row = (seq, now, event_kind(event), event_type(event), event_version(event), data)
+            if row[2] == "control":
+                rows.append((run_id, *row, prev, self._seal.of_event(run_id, row, prev)))
+                prev = seq
+            else:
+                rows.append((run_id, *row, None, None))
+        return rows
+
     async def read(self, run_id: str, *, after: int = 0, trace: bool = False, limit: int | None = None) -> list[Record]:
-        """Records with seq > after, in order; none for a run that is not there."""
-        query = _READ_ALL if trace else _READ_CONTROL
+        """Records with seq > after, in order; none for a run that is not there. Forged ones are passed over."""
+        run_id = _text(run_id)
+        if not self._held:
+            self._key.look_again()
         with spoken_errors(self._path):
-            rows = self._db.execute(query, (_text(run_id), after, _NO_LIMIT if limit is None else limit)).fetchall()
-        return [
-            Record(seq=seq, at=at, event=decode(type_name, version, kind, data))
-            for seq, at, kind, type_name, version, data in rows
-        ]
+            rows = self._db.execute(_READ_ALL if trace else READ_CONTROL, (run_id, after, NO_LIMIT))
+            # With a limit one by one: how many rows it takes to find so many true ones is not known before.
+            true = (self._true_record(run_id, row) for row in (rows.fetchall() if limit is None else rows))
+            return list(islice((record for record in true if record is not None), limit))
+
+    def _true_record(self, run_id: str, row: tuple[Any, ...]) -> Record | None:
+        """A row as a record; None when nobody of us wrote it."""
+        seq, at, kind, type_name, version, data, _, _ = row
+        if kind == "control":
+            if not self._seal.is_event(run_id, row):
+                return None
+        elif not isinstance(data, bytes) or not isinstance(version, int):
+            return None
+        event = decode(type_name, version, kind, data)
+        # What decides and is not sealed as such is a forgery too.
+        return Record(seq=seq, at=at, event=event) if event_kind(event) == kind else None
 
     async def follow(self, run_id: str, *, after: int = 0, trace: bool = False) -> AsyncIterator[Record]:
         """Records with seq > after as they arrive, for ever."""
@@ -91,10 +107,19 @@ class SqliteLog:
                 for record in records:
                     after = record.seq
                     yield record
+                await self._look_around()
                 if len(records) < FOLLOW_BATCH:
                     await self._change(appended, version)
         finally:
             self._followers.discard(appended)
+
+    async def _look_around(self) -> None:
+        """A driver that only waits notices too what others do to its record, and writes it down."""
+        for driven in list(self._held.values()):
+            with spoken_errors(self._path):
+                driven.audit(self._db, self._seal)
+            if driven.findings:
+                await self.append(driven.lease.run_id, [], lease=driven.lease)
 
     async def _change(self, appended: asyncio.Event, version: int) -> None:
         """Return when this process (at once) or another one (within a poll) has committed something."""
@@ -120,17 +145,21 @@ class SqliteLog:
         with ExitStack() as undo:
             # The write lock is held over both steps: drivers that start at the same moment go one by one.
             with self._write(durable=True):
-                held = undo.enter_context(self._locks.take(run_id, name=name, folder=folder, now=now))
-                (fence,) = self._db.execute(
+                held = self._locks.take(run_id, name=name, folder=folder, now=now)
+                undo.callback(held.close)
+                fence, created_at, last_seq = self._db.execute(
                     """INSERT INTO runs (run_id, name, folder, created_at, updated_at, status, fence)
                         VALUES (?, ?, ?, ?, ?, 'running', 1)
                         ON CONFLICT (run_id) DO UPDATE SET fence = fence + 1, name = excluded.name,
                             folder = excluded.folder, updated_at = excluded.updated_at, status = excluded.status
-                        RETURNING fence""",
+                        RETURNING fence, created_at, last_seq""",
                     (run_id, name, folder, now, now),
                 ).fetchone()
-            lease = Lease(run_id, fence)
-            self._held[lease] = held
+                lease = Lease(run_id, fence)
+                driven = Driven(lease=lease, name=name, folder=folder, created_at=created_at, locks=held)
+                driven.begin(self._db, self._seal)
+                driven.highest = newest_number(self._db, run_id, driven.control, last_seq)
+            self._held[lease] = driven
             undo.pop_all()
         return lease
 
@@ -138,13 +167,23 @@ class SqliteLog:
         """Stop being the driver. The status is recorded unless another driver took over meanwhile."""
         try:
             self._keep_hold(writing=True)
+            await self._last_look(lease)
             with self._write(durable=True):
                 self._db.execute(
                     "UPDATE runs SET status = ?, updated_at = ? WHERE run_id = ? AND fence = ?",
                     (_text(status), self._clock.now(), lease.run_id, lease.token),
                 )
         finally:
-            self._held.pop(lease, ExitStack()).close()
+            if (driven := self._held.pop(lease, None)) is not None:
+                driven.locks.close()
+
+    async def _last_look(self, lease: Lease) -> None:
+        """Tell before leaving what was done to the record."""
+        driven = self._held.get(lease)
+        if driven is not None:
+            driven.leave()
+            with suppress(LeaseLost):
+                await self.append(lease.run_id, [], lease=lease)
 
     async def runs(self) -> list[RunRow]:
         """All runs, the one touched last first."""
@@ -168,104 +207,82 @@ class SqliteLog:
 
     async def save_snapshot(self, lease: Lease, seq: int, state: bytes) -> None:
         """Keep a disposable copy of the folded state up to `seq`; only the newest is kept."""
+        # From now on the events before it are not needed any more: a good moment to look whether it is on the disk.
+        self._next_look = 0.0
+        self._keep_hold(writing=True)
         with self._write(durable=False):
-            self._last_seq(lease.run_id, lease)
-            self._db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (lease.run_id, seq, state))
+            self._place(lease.run_id, lease)
+            put_snapshot(self._db, self._seal, lease.run_id, seq, state)
+        if lease in self._held:
+            self._held[lease].saved = seq
 
     async def load_snapshot(self, run_id: str) -> tuple[int, bytes] | None:
-        """The newest snapshot of a run: (seq, state)."""
+        """The newest snapshot of a run: (seq, state). One that was tampered with is none."""
+        run_id = _text(run_id)
+        if not self._held:
+            self._key.look_again()
         with spoken_errors(self._path):
-            row: tuple[int, bytes] | None = self._db.execute(
-                "SELECT seq, state FROM snapshots WHERE run_id = ?", (_text(run_id),)
-            ).fetchone()
-        return row
+            row = self._db.execute("SELECT seq, state, seal FROM snapshots WHERE run_id = ?", (run_id,)).fetchone()
+        return row[:2] if row is not None and self._seal.is_snapshot(run_id, *row) else None
+
+    async def trim_trace(self, lease: Lease, *, keep_bytes: int, keep_seconds: float) -> int:
+        """Remove the oldest trace events beyond these bounds; returns how many."""
+        before = self._clock.now() - keep_seconds
+        removed, more = 0, True
+        while more:
+            with self._write(durable=False):
+                self._place(lease.run_id, lease)
+                step = trim_step(self._db, lease.run_id, keep_bytes=keep_bytes, before=before)
+            removed, more = removed + step.removed, step.more
+            await asyncio.sleep(0)  # others have their turn between two steps
+        return removed
+
+    async def trim_ended(self, *, before: float, most: int) -> int:
+        """Remove the trace of runs nobody drives or touched since then, about `most` events; returns how many."""
+        removed = 0
+        with self._write(durable=False):
+            clear_locks(self._locks.directory, before)
+            ended = ended_runs(self._db, before)
+        for run_id in ended:
+            more = self._locks.holder(run_id) is None
+            while more and removed < most:
+                with self._write(durable=False):
+                    step = ended_step(self._db, run_id, before=before)
+                removed, more = removed + step.removed, step.more
+                await asyncio.sleep(0)
+        return removed
 
     async def close(self) -> None:
         """Give up all leases and the file. Harmless when done twice."""
         while self._held:
-            self._held.popitem()[1].close()
+            self._held.popitem()[1].locks.close()
         self._files = ()
         self._db.close()
 
-    def _keep_hold(self, *, writing: bool) -> None:
-        """Notice that the files were deleted or replaced: an agent can do that, and SQLite does not mind."""
-        if not self._files or same_files(self._files, now := file_ids(self._path)):
-            return
-        if writing or self._held:
-            self._put_back()
-        elif now[0] is not None and now[0] != self._files[0]:
-            self._change_to(open_database(self._path))  # its driver has put it back
-
-    def _put_back(self) -> None:
-        """Go on with a new file that holds everything. StoreError, naming a copy, when there cannot be one."""
-        try:
-            with spoken_errors(self._path):
-                spoilt = make_way(self._path, self._files)
-                found = open_database(self._path)
-                try:
-                    with transaction(found):
-                        merge(self._db, found, {lease.run_id for lease in self._held})
-                        self._lock_again(found)
-                except BaseException:
-                    found.close()
-                    raise
-                if spoilt is not None:
-                    spoilt.unlink(missing_ok=True)
-        except RunBusy as taken:
-            raise LeaseLost(f"{self._path} was deleted or replaced, and meanwhile {taken}") from taken
-        except StoreError as refused:
-            raise StoreError(
-                f"{self._path} was deleted or replaced while runs were being recorded and cannot be put back, so "
-                f"nothing more can be recorded: {refused}; {self._rescue()}"
-            ) from refused
-        self._change_to(found)
-        self._warning = ContinuousWarning(
-            message=f"{self._path} was deleted or replaced while this run was at work; all that was in it is back"
-        )
-
-    def _lock_again(self, found: sqlite3.Connection) -> None:
-        """The lock files may have gone with the folder; without them a second driver would not be refused."""
-        for lease in list(self._held):
-            row = found.execute("SELECT name, folder, fence FROM runs WHERE run_id = ?", (lease.run_id,)).fetchone()
-            if row is not None and row[2] == lease.token:
-                self._held[lease].close()
-                self._held[lease] = self._locks.take(lease.run_id, name=row[0], folder=row[1], now=self._clock.now())
-
-    def _change_to(self, found: sqlite3.Connection) -> None:
-        self._db.close()
-        self._db, self._files, self._durable = found, file_ids(self._path), None
-        for follower in self._followers:
-            follower.set()
-
-    def _rescue(self) -> str:
-        try:
-            self._rescued = self._rescued or copy_elsewhere(self._db)
-        except (sqlite3.Error, OSError) as trouble:
-            return f"what was in it is lost ({trouble})"
-        return f"a copy of what was in it is {self._rescued}"
-
-    @contextmanager
-    def _write(self, *, durable: bool) -> Iterator[None]:
-        with spoken_errors(self._path):
-            if self._durable is not durable:
-                # FULL waits for the disk. NORMAL may lose the newest appends when the power fails, never
-                # order or integrity, and the next FULL commit makes everything before it durable too.
-                self._db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-                self._durable = durable
-            with transaction(self._db):
-                yield
-
-    def _last_seq(self, run_id: str, lease: Lease | None) -> int:
-        """The newest number of a run, for a writer who may write."""
-        row: tuple[int, int] | None = self._db.execute(
-            "SELECT last_seq, fence FROM runs WHERE run_id = ?", (run_id,)
+    def _place(self, run_id: str, lease: Lease | None) -> tuple[int, int]:
+        """The newest number of a run, and that of its newest control event, for a writer who may write."""
+        row = self._db.execute(
+            "SELECT last_seq, fence, name, folder, created_at, status FROM runs WHERE run_id = ?", (run_id,)
         ).fetchone()
-        if row is None:
+        driven = self._held.get(lease) if lease is not None and lease.run_id == run_id else None
+        if driven is not None:
+            self._keep_place(driven, row)
+        elif row is None:
             raise RunNotFound(f"there is no run {run_id} in {self._path}: check the id and the store")
-        last, fence = row
-        if lease is not None and (lease.run_id, lease.token) != (run_id, fence):
-            raise LeaseLost(f"another driver took over run {run_id} (lease {lease.token}, now {fence})")
-        return last
+        elif lease is not None and (lease.run_id, lease.token) != (run_id, row[1]):
+            raise LeaseLost(f"another driver took over run {run_id} (lease {lease.token}, now {row[1]})")
+        control = driven.control if driven is not None else last_control(self._db, self._seal, run_id)
+        last = newest_number(self._db, run_id, control, row[0] if row is not None else 0)
+        return max(last, driven.highest if driven is not None else 0), control
+
+    def _keep_place(self, driven: Driven, row: tuple[Any, ...] | None) -> None:
+        """Who holds the lock at its path is the driver, whatever the list of runs says."""
+        fence = row[1] if row is not None else None
+        if fence != driven.lease.token and not driven.locks.are_at_their_paths():
+            run_id, token = driven.lease.run_id, driven.lease.token
+            raise LeaseLost(f"another driver took over run {run_id} (lease {token}, now {fence})")
+        driven.audit(self._db, self._seal)
+        driven.mend(self._db, row, self._clock.now())
 
 
 def _text(text: str) -> str:

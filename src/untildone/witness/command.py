@@ -7,7 +7,7 @@ import re
 import signal
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ OUTPUT_CAP = 64 * 1024
 _CHUNK = 1 << 16
 _END_GRACE = 1.0
 _DEATH_GRACE = 0.2
+_GUARD_GRACE = 6.0
 _DRAIN_GRACE = 1.0
 _ASK_EVERY = 0.02
 
@@ -66,16 +67,20 @@ async def run_command(
     stdin: bytes | None = None,
     env: Mapping[str, str] | None = None,
     output_cap: int = OUTPUT_CAP,
+    behind: Sequence[str] = (),
 ) -> CommandResult:
     """Run a shell command in a process group of its own; `env` adds to the environment.
 
     What it leaves running in that group is ended with it, so that checks do not pile up processes overnight.
+    `behind`: a program and its arguments that runs the command and ends it should we die. Asked by SIGTERM it ends the
+    command with some grace, asked again at once, and its exit status is the command's.
     """
     started = time.monotonic()
     tail = _Tail(output_cap)
     read_end, write_end = os.pipe()
     try:
-        process = await _start(command, cwd=cwd, stdin=stdin, env=_environment(env), output=write_end)
+        argv = (*behind, "/bin/sh", "-c", command)
+        process = await _start(argv, cwd=cwd, stdin=stdin, env=_environment(env), output=write_end)
     except BaseException:
         os.close(read_end)
         raise
@@ -89,7 +94,7 @@ async def run_command(
     except TimeoutError:
         pass
     finally:
-        await _end_group(process)
+        await _end_group(process, guarded=bool(behind))
         await _finish(reading)
     return CommandResult(
         exit_code=code, output_tail=tail.text(), sha256=tail.sha256(), seconds=time.monotonic() - started
@@ -109,7 +114,7 @@ def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
 
 
 async def _start(
-    command: str, *, cwd: Path | str, stdin: bytes | None, env: Mapping[str, str], output: int
+    argv: Sequence[str], *, cwd: Path | str, stdin: bytes | None, env: Mapping[str, str], output: int
 ) -> asyncio.subprocess.Process:
     # A file as stdin: a command that never reads it cannot block us.
     with tempfile.TemporaryFile() as given:
@@ -117,12 +122,12 @@ async def _start(
         given.seek(0)
         try:
             return await asyncio.create_subprocess_exec(
-                "/bin/sh", "-c", command, cwd=cwd, env=env,
+                *argv, cwd=cwd, env=env,
                 stdin=asyncio.subprocess.DEVNULL if stdin is None else given,
                 stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         except OSError as trouble:
-            raise WorkspaceError(f"cannot run {command!r} in {cwd}: {trouble.strerror or trouble}") from trouble
+            raise WorkspaceError(f"cannot run {argv[-1]!r} in {cwd}: {trouble.strerror or trouble}") from trouble
 
 
 async def _read(read_end: int, tail: _Tail) -> None:
@@ -139,10 +144,12 @@ async def _read(read_end: int, tail: _Tail) -> None:
         transport.close()
 
 
-async def _end_group(process: asyncio.subprocess.Process) -> None:
+async def _end_group(process: asyncio.subprocess.Process, *, guarded: bool) -> None:
     with suppress(ProcessLookupError, PermissionError):
         if process.returncode is None:
             await _signal_group(process, signal.SIGTERM, _END_GRACE)
+        if guarded:  # it is on its way through the command's whole tree: killed, it could not finish
+            await _signal_group(process, signal.SIGTERM, _GUARD_GRACE)
         await _signal_group(process, signal.SIGKILL, _DEATH_GRACE)
     await process.wait()
 

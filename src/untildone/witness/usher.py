@@ -3,6 +3,7 @@
 import codecs
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from untildone.witness.command import run_command
@@ -11,12 +12,14 @@ from untildone.witness.command import run_command
 class FolderUsher:
     """ports.Usher for one folder."""
 
-    def __init__(self, cwd: Path | str) -> None:
+    def __init__(self, cwd: Path | str, *, behind: Sequence[str] = ()) -> None:
+        """`behind` is the program that ends a command should we die."""
         self._folder = Path(cwd).resolve()
+        self._behind = behind
 
     async def call(self, command: str, facts: bytes, *, timeout: float) -> tuple[int | None, str]:
         """Run a shell command in the folder with `facts` on stdin."""
-        result = await run_command(command, cwd=self._folder, timeout=timeout, stdin=facts)
+        result = await run_command(command, cwd=self._folder, timeout=timeout, stdin=facts, behind=self._behind)
         return result.exit_code, result.output_tail
 
     def read_text(self, path: str, *, cap: int) -> tuple[str, int] | None:

@@ -3,8 +3,8 @@
 import os
 import stat
 import sys
-from pathlib import Path
 
+from untildone.config import expanded
 from untildone.errors import UsageError
 
 FILE_CAP = 1 << 20
@@ -31,7 +31,7 @@ def read_text_file(name: str, what: str, *, again: bool = False) -> str:
 
 def _content(name: str, what: str, *, again: bool) -> bytes:
     # Without waiting: a named pipe nobody writes to would hold us for ever. One that is written to is read to its end.
-    with open(Path(name).expanduser(), "rb", opener=_open_at_once) as file:
+    with open(expanded(name), "rb", opener=_open_at_once) as file:
         kind = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(kind) and (again or not stat.S_ISFIFO(kind)):
             raise UsageError(f"{what} {name} is no plain file: name one with text in it")

@@ -1,0 +1,30 @@
+"""Files beside the store that grow in number: each kind has its bound."""
+
+from pathlib import Path
+
+RUN_LOGS = "runs"
+"""The folder with what detached runs printed."""
+LAST_WORDS = "last-words"
+"""The folder with what the agents of killed runs said last: until the run is taken up."""
+CRASH_LOGS_KEPT = 20
+
+
+def clear_leftovers(state_dir: Path, before: float) -> None:
+    """Remove what runs printed or said last and nobody wrote to since `before`. What cannot be removed stays."""
+    for path in (*(state_dir / RUN_LOGS).glob("*.log*"), *(state_dir / LAST_WORDS).glob("*.jsonl*")):
+        try:
+            if path.stat().st_mtime < before:
+                path.unlink()
+        except OSError:
+            continue  # gone already, or not ours
+    clear_crash_logs(state_dir)
+
+
+def clear_crash_logs(state_dir: Path) -> None:
+    """Keep the newest crash logs only."""
+    # Their names begin with the moment: sorted they are in order.
+    for path in sorted(state_dir.glob("crash-*.log"))[:-CRASH_LOGS_KEPT]:
+        try:
+            path.unlink()
+        except OSError:
+            continue
