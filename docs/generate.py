@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import get_args
 
 from untildone.cli.documentation import field_docs, meaning
-from untildone.core import events, faults, trace
+from untildone.core import events, faults, guard_rules, guard_settings, secrets, trace
 from untildone.core.decide import STOP_RULES
 from untildone.core.settings import GROUPS, PROFILES, SETTINGS, Setting, as_typed
+from untildone.core.settings_delivery import OLDER_FLAGS
 from untildone.core.stopping import ENDINGS, EXITS, Reason
 
 DOCS = Path(__file__).resolve().parent
@@ -70,6 +71,14 @@ def profiles_table() -> str:
         for name, value in values.items()
     ]
     return table(["profile", "setting", "value"], rows)
+
+
+def older_names_table() -> str:
+    """Names from elsewhere, and what they are here: variables that are still read, and flags."""
+    flags = [(f"`{there}`", f"`{here}`", about) for there, here, about in OLDER_FLAGS]
+    variables = [(f"`{older}`", f"`{s.name}`", "read as before") for s in SETTINGS for older in s.older_env]
+    variables = [row for row in variables if "UNTILDONE" not in row[0]]
+    return table(["there", "here", ""], [*flags, *variables])
 
 
 def event_types() -> list[type[events.Event]]:
@@ -137,13 +146,39 @@ def signs_table() -> str:
     return table(["", "evidence", "fault"], judged + known)
 
 
+def guarded_table() -> str:
+    """Which files judge a run, in the order in which they are recognised."""
+    rows = ((rule.judge, rule.what, code(rule.globs)) for rule in guard_rules.RULES)
+    return table(["kind", "what", "files"], rows)
+
+
+def weaker_table() -> str:
+    """What makes a setting weaker."""
+    said = {
+        "lower": "a number is lowered, or gone", "higher": "a number is raised, or gone", "off": "it is switched off",
+        "on": "it is switched on", "longer": "a list grows",
+        "command": "words of it are gone, or flags that leave something out are new",
+    }  # fmt: skip
+    return table(["setting", "blocks when"], ((rule.words, said[rule.weaker]) for rule in guard_settings.RULES))
+
+
+def secrets_table() -> str:
+    """Every kind of secret that is looked for."""
+    rows = ((form.name, "yes" if form.everywhere else "no") for form in secrets.FORMS)
+    return table(["kind", "also in tests, examples and docs"], rows)
+
+
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("settings.md", settings_tables),
     "profiles": ("settings.md", profiles_table),
+    "older names": ("settings.md", older_names_table),
     "events": ("events.md", events_pages),
     "exit codes": ("stopping.md", exits_table),
     "stop rules": ("stopping.md", rules_table),
     "faults": ("faults.md", faults_table),
+    "guarded files": ("guard.md", guarded_table),
+    "weaker settings": ("guard.md", weaker_table),
+    "secrets": ("guard.md", secrets_table),
     "evidence": ("faults.md", signs_table),
 }
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from untildone.agents.stream import Line, StreamParser
+from untildone.core.policy import Landing
 from untildone.engine.journal import SNAPSHOT_EVERY, load_state
 from untildone.store.sqlite import SqliteLog
 from untildone.wiring import STORE_FILE, system_clock
@@ -96,6 +97,14 @@ def test_the_stream_is_of_the_kind_claude_code_prints(tmp_path: Path) -> None:
     assert all(answer["tool_use_id"] == "toolu_01" and answer["content"] for answer in answers)
 
 
+def test_an_old_run_and_a_new_one_take_turns_at_saving_the_tree(tmp_path: Path) -> None:
+    grown, old, new = asyncio.run(bench("snapshots")._take_turns(tmp_path, Landing(land="none"), 4, 3))
+    assert (len(grown), len(old), len(new)) == (4, 3, 3)
+    refs = subprocess.check_output(["git", "for-each-ref", "--format=%(refname)"], cwd=tmp_path / "aged", text=True)
+    assert [ref for ref in refs.split() if ref.endswith("/7")] == ["refs/untildone/bench/7"]
+    assert bench("snapshots")._smoothed([3.0] * 5 + [1.0] * 15) == [(10, 2.0), (20, 1.0)]
+
+
 # --- the gates, in the small -----------------------------------------------------------------------------
 
 
@@ -106,6 +115,12 @@ def test_the_quick_bench_prints_one_object_and_draws(tmp_path: Path) -> None:
     assert figures(report, "startup")["heavy modules imported by either"] == 0
     assert json.loads((tmp_path / "figures.json").read_text()) == report
     assert ET.parse(tmp_path / "stream-memory.svg").getroot().tag.endswith("svg")
+
+
+def test_a_clean_room_costs_little_more_than_its_checkout(tmp_path: Path) -> None:
+    report = run_bench("--only", "clean_room", "--out", str(tmp_path))
+    opened, _ = figures(report, "clean_room").values()
+    assert opened < bench("clean_room").GATE
 
 
 @pytest.mark.claude

@@ -16,6 +16,8 @@ SAMPLES = {
     "CMD": ("one", "two"), "PERCENT": ("10", "20"), "PROGRAM": ("one", "two"), "MODEL": ("one", "two"),
     "MODE": ("plan", "default"), "TOOLS": ("Edit", "Read"), "DIR": ("/one", "/two"), "FILE": ("/one", "/two"),
     "ARGS": ("--one", "--two"), "PREFIX": ("one/", "two/"), "": ("true", "false"),
+    "CONDITION": ("pushed", "ci-green"), "FOLDER": ("one", "two"), "GLOB": ("one", "two"), "NAME": ("one", "two"),
+    "BRANCH": ("one", "two"), "BRANCH[:BASE]": ("one", "two"), "OWNER": ("one", "two"), "OWNER/NAME": ("a/b", "c/d"),
     "SIZE": ("1G", "2G"), "MODELS": ("one", "two"), "URL": ("http://one", "http://two"),
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("claude_agent_sdk", "mcp", "starlette", "pydantic", "uvicorn", "httpx", "rich", "hypothesis")
+HEAVY = ("claude_agent_sdk", "mcp", "starlette", "pydantic", "uvicorn", "httpx2", "rich", "hypothesis")
 
 
 def modules_after(code: str, *argv: str) -> set[str]:

@@ -4,17 +4,21 @@ import difflib
 import hashlib
 import os.path
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
+from untildone.config_file import Given, from_file
+from untildone.config_file import read as _read
+from untildone.core.check_specs import BadCheck, exchanged, together
+from untildone.core.coherence import coherent, forge_repository
+from untildone.core.contract import Contract
 from untildone.core.durations import next_clock
 from untildone.core.limits import has_finite_limit
-from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
-from untildone.core.settings import BY_NAME, PROFILES, SETTINGS, Home, Setting
+from untildone.core.policy import AgentOptions, Landing, Policy, Review, RunSpec, Tending
+from untildone.core.settings import BY_NAME, HOMES, PROFILES, SETTINGS, Home, Setting
 from untildone.errors import ConfigError, UsageError
 
 PROJECT_FILE = "untildone.toml"
@@ -28,14 +32,6 @@ _PREFIX = "UNTILDONE_"
 _PATHS = frozenset({"hooks_file", "add_dirs", "mcp_config", "claude", "config_dir", "then"})
 _INSIDE = frozenset({"notes_file", "knowledge_file"})
 _SLUG_LENGTH = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A value as it was given somewhere, before it is parsed."""
-
-    raw: object
-    origin: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,14 +84,15 @@ def resolve(
     ]
     if project_file is not None:
         guarded = not is_trusted(project_file, state_dir(env))
-        layers.append(Layer(given=_from_file(project_file), base=project_file.parent, guarded=guarded))
+        layers.append(Layer(given=from_file(project_file), base=project_file.parent, guarded=guarded))
     if user_file is not None:
-        layers.append(Layer(given=_from_file(user_file), base=user_file.parent))
+        layers.append(Layer(given=from_file(user_file), base=user_file.parent))
     profile, origin = _settle(BY_NAME["profile"], layers)
     if profile is not None:
         presets = {name: Given(value, f"profile {profile} ({origin})") for name, value in PROFILES[profile].items()}
         layers.append(Layer(given=presets, base=base, parsed=True))
     settled = {setting.name: _settle(setting, layers) for setting in SETTINGS}
+    settled["land"] = _settle_land(layers)
     _refuse_untrusted(layers, project_file)
     return Resolved(
         values={name: value for name, (value, _) in settled.items()},
@@ -124,22 +121,28 @@ def run_spec(resolved: Resolved, *, goal: str, cwd: Path, name: str, task_file: 
     """What is to be run, as one value that survives a crash."""
     fields = _fields(resolved, "spec")
     fields["keep_dirty"] = fields["keep_dirty"] == "keep"
-    return RunSpec(
+    checks = together(resolved.value("checks"), resolved.value("hidden_checks"), resolved.value("require"))
+    repo = forge_repository(resolved.value("owner"), resolved.value("repo"))
+    spec = RunSpec(
         goal=goal,
         cwd=str(cwd),
         name=name,
         task_file=task_file,
         options=AgentOptions(**_fields(resolved, "options")),
         tending=Tending(**_fields(resolved, "tending")),
+        contract=Contract(**_fields(resolved, "contract") | {"checks": checks}),
+        landing=Landing(**_fields(resolved, "landing") | {"repo": repo}),
+        review=Review(**_fields(resolved, "review")),
         **fields,
     )
+    return coherent(spec)
 
 
 def changed(given: Mapping[str, object], spec: RunSpec, limits: Policy, *, now: float) -> tuple[RunSpec, Policy]:
     """The same values with what was typed put in their place; files and environment have no say here."""
     typed = {name: raw for name, raw in given.items() if raw is not None and raw != ()}
     resolved = resolve(typed, env={"HOME": "/"})
-    new: dict[str, dict[str, Any]] = {"policy": {}, "spec": {}, "options": {}, "tending": {}, "cli": {}}
+    new: dict[str, dict[str, Any]] = {home: {} for home in (*HOMES, "cli")}
     for name in typed:
         new[BY_NAME[name].home][BY_NAME[name].field] = resolved.value(name)
     if new["policy"].get("deadline") is not None:
@@ -148,7 +151,16 @@ def changed(given: Mapping[str, object], spec: RunSpec, limits: Policy, *, now: 
         new["spec"]["keep_dirty"] = new["spec"]["keep_dirty"] == "keep"
     new["spec"]["options"] = replace(spec.options, **new["options"])
     new["spec"]["tending"] = replace(spec.tending, **new["tending"])
-    return replace(spec, **new["spec"]), replace(limits, **new["policy"])
+    if typed.keys() & {"checks", "hidden_checks", "require"}:
+        told = [resolved.value(name) if name in typed else None for name in ("checks", "hidden_checks", "require")]
+        new["contract"]["checks"] = exchanged(spec.contract.checks, *told)
+    if typed.keys() & {"owner", "repo"}:
+        new["landing"]["repo"] = forge_repository(resolved.value("owner"), resolved.value("repo"))
+    if "commit" in typed and "land" not in typed and spec.commit is not resolved.value("commit"):
+        new["landing"]["land"] = resolved.value("land")
+    for part in ("contract", "landing", "review"):
+        new["spec"][part] = replace(getattr(spec, part), **new[part])
+    return coherent(replace(spec, **new["spec"])), replace(limits, **new["policy"])
 
 
 def deadline_at(written: str, now: float, zone: tzinfo | None = None) -> float:
@@ -306,47 +318,6 @@ def _misspelt(env: Mapping[str, str]) -> Iterable[str]:
             yield f"the environment variable {name} is no setting: {hint}"
 
 
-def _from_file(path: Path) -> dict[str, Given]:
-    content = _read(path)
-    try:
-        text = content.decode("utf-8")
-        table: Any = tomllib.loads(text)
-    except UnicodeDecodeError as broken:
-        raise ConfigError(f"{path} is not UTF-8 text (byte {broken.start}): save it as UTF-8") from broken
-    except tomllib.TOMLDecodeError as broken:
-        raise ConfigError(f"{path} is not valid TOML: {broken}") from broken
-    except RecursionError as broken:
-        raise ConfigError(f"{path} is nested too deeply to be a settings file") from broken
-    if path.name == "pyproject.toml":
-        table = table.get("tool", {}).get("untildone", {})
-        if not isinstance(table, dict):
-            raise ConfigError(f"{path}: tool.untildone must be a table")
-    return {key: Given(raw, f"{path.name}:{_line(text, _known(key, path))}") for key, raw in table.items()}
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as gone:
-        raise ConfigError(f"{path} cannot be read: {gone.strerror}") from gone
-
-
-def _known(key: str, path: Path) -> str:
-    setting = BY_NAME.get(key)
-    if setting is not None and setting.in_files:
-        return key
-    if setting is not None:
-        raise ConfigError(f"{path}: {key} cannot be set in a file: use {setting.flags[-1]} or {setting.env[-1]}")
-    near = difflib.get_close_matches(key.replace("-", "_").lower(), BY_NAME, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else "`untildone config` lists all of them"
-    raise ConfigError(f"{path}: unknown setting {key!r}: {hint}")
-
-
-def _line(text: str, key: str) -> int:
-    pattern = re.compile(rf"""\s*["']?{re.escape(key)}["']?\s*=""")
-    return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.match(line)), 1)
-
-
 # --- values --------------------------------------------------------------------------------------
 
 
@@ -368,8 +339,27 @@ def _parsed(setting: Setting, given: Given, layer: Layer) -> Any:
     except ValueError as wrong:
         if layer.flags:
             raise UsageError(f"{given.origin} {wrong}") from wrong
-        raise ConfigError(f"{given.origin}: {setting.name} {wrong}") from wrong
+        one_of_many = isinstance(wrong, BadCheck) and wrong.at < len(given.places)
+        origin = given.places[wrong.at] if isinstance(wrong, BadCheck) and one_of_many else given.origin
+        raise ConfigError(f"{origin}: {setting.name} {wrong}") from wrong
     return _anchored(value, layer.base) if setting.name in _PATHS else value
+
+
+def _settle_land(layers: Iterable[Layer]) -> tuple[Any, str]:
+    """How far work goes. `commit` is an older word for it: off is `none`; on is whatever else says more than `none`."""
+    wants_commits = False
+    for layer in layers:
+        land, commit = layer.given.get("land"), layer.given.get("commit")
+        how = None if land is None else _parsed(BY_NAME["land"], land, layer)
+        commits = None if commit is None else _parsed(BY_NAME["commit"], commit, layer)
+        if land and commit and commits is (how == "none"):
+            raise UsageError(f"{commit.origin} and {land.origin} {how} contradict each other: give one of them")
+        if land and not (wants_commits and how == "none"):
+            return how, land.origin
+        if commit and commits is False and not wants_commits:
+            return "none", commit.origin
+        wants_commits = wants_commits or commits is True
+    return BY_NAME["land"].default, "default"
 
 
 def _anchored(value: Any, base: Path) -> Any:

@@ -12,7 +12,9 @@ UntildoneError                  1  base: never raised itself
 │   └── AgentMissing            2  there is no `claude` to start
 ├── WorkspaceError              1  git or the folder refused
 │   ├── FolderRefused           2  the folder is no place to let an agent work in
-│   └── DirtyWorkspace          2  the user's own uncommitted work is in the way
+│   ├── DirtyWorkspace          2  the user's own uncommitted work is in the way
+│   └── CommitUnfit             1  a commit cannot be examined because of what is in it
+├── ForgeError                  1  the forge refused or cannot be reached
 └── NotTheOperator              5  an agent tried to steer its own run
 """
 
@@ -83,6 +85,21 @@ class DirtyWorkspace(WorkspaceError):
     """The user's own uncommitted work is in the folder."""
 
     exit_code = 2
+
+
+class CommitUnfit(WorkspaceError):
+    """A commit cannot be checked out, or not be examined, because of what is in it: whoever made it can mend it."""
+
+
+class ForgeError(UntildoneError):
+    """The forge (GitHub or its like) refused or cannot be reached."""
+
+    def __init__(self, message: str, *, retry_at: float | None = None, lasting: bool = True) -> None:
+        super().__init__(message)
+        self.retry_at = retry_at
+        """Epoch seconds before which a new try is pointless, if the forge said so."""
+        self.lasting = lasting
+        """Trying again will not help: a human must do something."""
 
 
 class NotTheOperator(UntildoneError):

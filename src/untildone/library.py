@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from untildone import config, wiring
+from untildone.core.contract import Contract, commands
 from untildone.core.events import Record
 from untildone.core.limits import has_finite_limit
 from untildone.core.policy import Policy, RunSpec
@@ -71,7 +72,7 @@ async def run_async(
         goal=goal,
         cwd=str(folder),
         name=name or config.run_name(folder, goal),
-        checks=tuple(checks),
+        contract=Contract(checks=commands(*checks)),
         then=tuple(str(Path(file).resolve()) for file in then),
         **spec,
     )

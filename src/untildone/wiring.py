@@ -6,7 +6,7 @@ import random
 import socket
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,15 +15,19 @@ from untildone import __version__, config
 from untildone.core import events as ev
 from untildone.core.beginning import beginning
 from untildone.core.chain import has_next, knows_goals, next_policy, next_run_id, next_spec
+from untildone.core.delivery import landing_for, owes_check
 from untildone.core.durations import DAY
 from untildone.core.fold import fold
 from untildone.core.policy import Policy, RunSpec
+from untildone.core.prompt import granted_tools
+from untildone.core.reviewing import reviewer_options
 from untildone.core.state import LoopState
 from untildone.engine.clock import SystemClock
 from untildone.engine.journal import Journal, Observer, load_state
 from untildone.engine.parts import Parts
 from untildone.errors import ConfigError, RunNotFound
 from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, RunRow, Spawner
+from untildone.ports.delivery import Forge
 from untildone.store.leftovers import LAST_WORDS
 
 STORE_FILE = "untildone.db"
@@ -81,6 +85,8 @@ class Surroundings:
     """Told every record as it is written."""
     agent: Agent | None = None
     """An agent given by an embedding program instead of the one the options name."""
+    reviewer: Agent | None = None
+    """The same for the one who reviews."""
     machine: Machine | None = None
     """A machine given by an embedding program instead of the one it runs on."""
     notifiers: Sequence[Notifier] | None = None
@@ -102,10 +108,10 @@ async def resume_run(run_id: str, around: Surroundings, *, asked: Sequence[ev.Ev
     state = await load_state(around.log, run_id)
     if not state.run_id:
         raise RunNotFound(f"run {run_id} never began: start it again with `untildone run`")
-    if state.phase == "completed":
-        return await _already_done(state, around)
     now = around.clock.now()
     asked_for = fold((ev.Record(seq=state.last_seq + n, at=now, event=e) for n, e in enumerate(asked, 1)), state)
+    if state.phase == "completed" and landing_for(asked_for) is None and not owes_check(asked_for):
+        return await _already_done(state, around)
     return await _drive(run_id, asked_for.spec, asked_for.policy, around, asked)
 
 
@@ -188,25 +194,31 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
     from untildone.agents.last_words import ClaudeLedger
     from untildone.git.workspace import open_workspace
     from untildone.sandbox.host import CHECK_MARKER, HostSpawner, behind_guard
-    from untildone.witness.checks import CommandCheck
+    from untildone.witness.checks import Keeping
+    from untildone.witness.examiner import Examiner
     from untildone.witness.usher import FolderUsher
 
     if not os.path.isdir(spec.cwd):  # noqa: PTH112 - one stat, and pathlib is frowned upon in coroutines
         raise ConfigError(f"{spec.cwd} is not a folder: give an existing one with --cwd")
     spawner = HostSpawner(around.state_dir / LAST_WORDS)
+    workspace = await open_workspace(spec, run_id=run_id, private=around.state_dir / "folders")
+    rooms = workspace.rooms(around.state_dir / "rooms")
+    lander = workspace.lander()
     return Parts(
         agent=around.agent or _agent(spec, spawner, around, run_id, policy),
-        workspace=await open_workspace(spec, run_id=run_id, private=around.state_dir / "folders"),
-        checks=[
-            CommandCheck(
-                command,
-                cwd=spec.cwd,
-                timeout=spec.check_timeout,
-                env={CHECK_MARKER: run_id, STORE_MARKER: _place(around)},
-                behind=behind_guard(whole_tree=True),
-            )
-            for command in spec.checks
-        ],
+        workspace=workspace,
+        witness=Examiner(
+            spec.contract,
+            rooms,
+            cwd=spec.cwd,
+            logs=around.state_dir / "logs" / run_id,
+            keeping=Keeping(
+                env={CHECK_MARKER: run_id, STORE_MARKER: _place(around)}, behind=tuple(behind_guard(whole_tree=True))
+            ),
+        ),
+        lander=lander,
+        forge=await _forge(spec, around, lander.remote_address),
+        reviewer=_reviewer(spec, spawner, around, run_id, policy),
         # Hooks may start what shall stay, even the next run: only they themselves must not outlive us.
         usher=FolderUsher(spec.cwd, behind=behind_guard(whole_tree=False)),
         spawner=spawner,
@@ -220,6 +232,19 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
 
 def _place(around: Surroundings) -> str:
     return os.path.abspath(around.state_dir)  # noqa: PTH100 - text, and no disk is asked
+
+
+async def _forge(spec: RunSpec, around: Surroundings, address: Callable[[], Awaitable[str]]) -> Forge | None:
+    """Only for those who want pull requests: a login is looked for, and its lack is told before anything begins."""
+    if spec.landing.land != "pr" and not any(check.kind in {"pr-open", "ci-green"} for check in spec.contract.checks):
+        return None
+    landing = spec.landing
+    if (landing.every, landing.strategy, spec.branch_per) == ("iteration", "rebase", "run"):
+        # The same commits would be replayed on top of their own copies.
+        raise ConfigError("rebasing what each iteration made needs a branch for each: add --branch-per iteration")
+    from untildone.forge.github import open_github
+
+    return await open_github(landing, await address(), around.env, around.clock)
 
 
 def open_notifiers(urls: Sequence[str]) -> list[Notifier]:
@@ -254,7 +279,19 @@ def _machine(spec: RunSpec, around: Surroundings) -> Machine:
     )
 
 
-def _agent(spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, policy: Policy) -> Agent:
+def _reviewer(spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, policy: Policy) -> Agent | None:
+    """An agent of its own for reviews: it shares neither process nor rights with the one that works."""
+    if spec.review.when == "never":
+        return None
+    if around.reviewer is not None:
+        return around.reviewer
+    its_own = replace(spec, options=reviewer_options(spec))
+    return _agent(its_own, spawner, around, run_id, policy, reviewing=True)
+
+
+def _agent(
+    spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, policy: Policy, *, reviewing: bool = False
+) -> Agent:
     """The agent the options name. What cannot work is said before anything is started or recorded."""
     from untildone.agents.argv import find_claude, require_sandbox
     from untildone.agents.environment import agent_environment
@@ -275,7 +312,7 @@ def _agent(spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, p
         load_hooks(Path(spec.options.hooks_file))
 
     def make(name: str) -> Agent:
-        return _adapter(name, spec, policy, spawner, env)
+        return _adapter(name, spec, policy, spawner, env, reviewing=reviewing)
 
     others = [named for fallback in spec.options.fallback if (named := agent_named(fallback)) is not None]
     for name in (spec.options.agent, *others):
@@ -284,14 +321,16 @@ def _agent(spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, p
     return Relay(make, first=spec.options.agent) if others else make(spec.options.agent)
 
 
-def _adapter(name: str, spec: RunSpec, policy: Policy, spawner: Spawner, env: Mapping[str, str]) -> Agent:
+def _adapter(
+    name: str, spec: RunSpec, policy: Policy, spawner: Spawner, env: Mapping[str, str], *, reviewing: bool
+) -> Agent:
     # A check the user named may be run by the agent too: it should know before it claims.
-    checks = tuple(f"Bash({check})" for check in spec.checks)
-    options = replace(spec.options, allowed_tools=(*spec.options.allowed_tools, *checks))
+    options = replace(spec.options, allowed_tools=granted_tools(spec, mends=not reviewing))
     if name == "claude_cli":
         from untildone.agents.claude_cli import ClaudeCli
 
-        return ClaudeCli(options, spawner, cwd=spec.cwd, env=env, background_grace=policy.background_grace)
+        grace = policy.background_grace
+        return ClaudeCli(options, spawner, cwd=spec.cwd, env=env, background_grace=grace, reviewing=reviewing)
     from untildone.agents.claude_sdk import ClaudeSdk
 
     return ClaudeSdk(
@@ -301,6 +340,7 @@ def _adapter(name: str, spec: RunSpec, policy: Policy, spawner: Spawner, env: Ma
         env=env,
         background_grace=policy.background_grace,
         completion_signal=policy.completion_signal,
+        reviewing=reviewing,
     )
 
 

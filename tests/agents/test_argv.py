@@ -160,3 +160,19 @@ def test_a_file_that_cannot_be_run_is_not_a_program(tmp_path: Path) -> None:
     plain.write_text("not a program")
     with pytest.raises(AgentMissing):
         find_claude(str(plain))
+
+
+def test_who_only_reads_has_no_tool_that_writes_and_none_to_report() -> None:
+    argv = build(AgentOptions(allowed_tools=("Read",)), read_only=True)
+    assert after(argv, "--allowedTools") == ["Read"]
+    assert {"Edit", "Write", "NotebookEdit", "ScheduleWakeup"} <= set(after(argv, "--disallowedTools")[0].split(","))
+    assert not {"Edit", "Write"} & set(after(build(), "--disallowedTools")[0].split(","))
+
+
+def test_a_sandbox_gives_who_only_reads_no_commands_to_write_with() -> None:
+    options = AgentOptions(sandbox="claude")
+    allowed = [
+        json.loads(settings_json(options, None, read_only=read_only) or "")["sandbox"]["autoAllowBashIfSandboxed"]
+        for read_only in (False, True)
+    ]
+    assert allowed == [True, False]

@@ -9,7 +9,7 @@ from claude_agent_sdk import Transport
 
 from untildone.agents.claude_sdk import _booked, _fence_fits
 from untildone.agents.conversation import Conversation
-from untildone.agents.report_tool import REMINDER, Reminders
+from untildone.agents.report_tool import REMINDER, VERDICT_REMINDER, Reminders
 from untildone.agents.sdk_transport import SdkTransport, Wake
 from untildone.agents.stream import Line, Malformed, parse_line
 from untildone.agents.warm_watch import GLANCE, MOST_REQUESTS, SETTLE, SILENT_SETTLE, STEP, Watch
@@ -119,7 +119,8 @@ def reminders() -> Reminders:
 async def stopping(reminders: Reminders, message: object) -> bool:
     """Whether the agent is asked for its report when it stops with this message."""
     answer = await reminders.on_stop({"last_assistant_message": message}, None, None)
-    return bool(answer) and answer["hookSpecificOutput"]["additionalContext"] == REMINDER
+    wanted = VERDICT_REMINDER if reminders.reviewing else REMINDER
+    return bool(answer) and answer["hookSpecificOutput"]["additionalContext"] == wanted
 
 
 async def test_the_agent_is_asked_once_per_iteration() -> None:
@@ -206,3 +207,10 @@ def test_whoever_asked_to_end_it_does_not_wait_long() -> None:
     assert after([IDLE, TASK, RESULT], asked_at=200.0) == 100.0 + GLANCE
     assert after([IDLE, TASK, RESULT], asked_at=200.0, stopped=True) == 100.0 + STEP
     assert MOST_REQUESTS * STEP < 2.0
+
+
+async def test_a_reviewer_is_reminded_of_its_verdict_once() -> None:
+    notes = Reminders(rules="", signal="ALL_DONE", reviewing=True)
+    assert not await stopping(notes, "Fine.\n\nREVIEW: CHANGES")
+    assert await stopping(notes, "Fine.\nALL_DONE"), "a claim is no verdict"
+    assert not await stopping(notes, "Fine.")

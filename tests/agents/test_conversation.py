@@ -48,6 +48,7 @@ CAPTURES = {
     "dropped-stream": Expected(None, 0.00122, 221, "Recovered after a dropped stream."),
     "error-max-budget": Expected("budget_exhausted", 0.1608, 40040, exit_code=1),
     "error-max-turns": Expected("turns_exhausted", 0.0016, 240, exit_code=1),
+    "file-edits": Expected(None, 0.048, 8800, "done"),
     "forbidden-403": Expected("authentication", exit_code=1),
     "interrupt-control-request": Expected(None, 0.0016, 240, "long done"),
     "max-output-tokens": Expected("model_error", 0.0032, 480, "truncated answer", exit_code=1),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.cli_kit import FIRST, Runs
+from untildone.core.contract import Contract, commands
 from untildone.core.events import ContinuousCompleted, SettingsChanged
 from untildone.core.policy import AgentOptions, Policy, RunSpec
 
@@ -101,7 +102,7 @@ def cut_chain(runs: Runs, background: Background, *then_goals: str) -> str:
         goal="The first goal",
         cwd=str(background.project),
         name="night",
-        checks=("true",),
+        contract=Contract(checks=commands("true"), guard="off"),
         then=tuple(str(background.project / f"{name}.md") for name in ("second", "third")),
         then_goals=then_goals,
         options=AgentOptions(agent="claude_cli", claude=background.flags[3]),

@@ -56,8 +56,9 @@ class Runs:
         run_id: str = "abc123def456",
         status: str = "suspended",
         options: AgentOptions | None = None,
+        **more: Any,
     ) -> str:
-        spec = RunSpec(goal=goal, cwd=str(folder), name=name, options=options or AgentOptions())
+        spec = RunSpec(goal=goal, cwd=str(folder), name=name, options=options or AgentOptions(), **more)
         opening = beginning(run_id, spec, policy or Policy(max_runs=5, max_cost_usd=2.0))
 
         async def write() -> None:

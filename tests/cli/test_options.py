@@ -24,6 +24,6 @@ def test_a_command_about_a_run_says_how_to_name_it(say: Say) -> None:
 def test_options_speak_to_people(say: Say) -> None:
     text = " ".join(say("run", "--help").out.split())
     assert "How long a check may take. [10m]" in text
-    assert "Commands that must pass before a claim is believed. Repeatable." in text
+    assert "before a claim is believed. Repeatable." in text
     assert "None:" not in text
     assert "Seconds" not in text

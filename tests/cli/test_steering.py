@@ -9,6 +9,8 @@ from untildone.core.policy import Policy
 OPERATOR_COMMANDS = [
     ["stop"], ["pause"], ["skip-wait"], ["resume"], ["message", "hello"],
     ["limits"], ["limits", "-m", "9"], ["reset"], ["config", "trust"], ["run", "x", "-m", "1"], ["rehearse"],
+    ["waive", "night", "x"], ["land"], ["rewind", "night", "0"], ["fork", "night", "--from", "0"],
+    ["worktrees", "reclaim"],
 ]  # fmt: skip
 
 

@@ -29,7 +29,12 @@ def check(*, passed: bool, **changes: Any) -> CheckResult:
 
 
 def validation(number: int, *, passed: bool, **changes: Any) -> ev.IterationValidation:
-    facts = {"checks": (check(passed=passed),), "commit": "c0ffee0012345678", "feedback": "" if passed else "1 failed"}
+    facts = {
+        "checks": (check(passed=passed),),
+        "commit": "c0ffee0012345678",
+        "feedback": "" if passed else "1 failed",
+        "room": "clean",
+    }
     return ev.IterationValidation(iteration_num=number, passed=passed, **{**facts, **changes})
 
 

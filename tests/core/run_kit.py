@@ -6,17 +6,28 @@ from typing import Any
 from untildone.core import events as ev
 from untildone.core.beginning import beginning
 from untildone.core.claims import Claim, Report
+from untildone.core.contract import Contract, commands
 from untildone.core.events import Event, Record
 from untildone.core.fold import fold
 from untildone.core.outcome import Evidence
-from untildone.core.policy import Policy, RunSpec
+from untildone.core.policy import Landing, Policy, RunSpec
 from untildone.core.state import LoopState
 
 START = 1_000_000.0
 
 
 def spec(**changes: Any) -> RunSpec:
-    return RunSpec(**{"goal": "make it work", "cwd": "/w", "name": "it", **changes})
+    return RunSpec(**{"goal": "make it work", "cwd": "/w", "name": "it", **with_contract(changes)})
+
+
+def with_contract(changes: dict[str, Any]) -> dict[str, Any]:
+    """`checks=("make",)` and `commit=False` in short for what they mean; nothing is guarded unless a test says so."""
+    short = dict(changes)
+    checks, commit = short.pop("checks", ()), short.pop("commit", True)
+    told: dict[str, Any] = {"contract": Contract(checks=commands(*checks), guard="off")}
+    if not commit:
+        told["landing"] = Landing(land="none")
+    return told | short
 
 
 def opening(policy: Policy | None = None, **spec_changes: Any) -> list[Event]:

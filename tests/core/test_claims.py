@@ -384,3 +384,18 @@ def test_people_read_the_message_without_its_block() -> None:
     assert without_status(text) == "Fixed it.\n\nBye."
     assert without_status("---LOOP_STATUS---\nSTATUS: COMPLETE") == "---LOOP_STATUS---\nSTATUS: COMPLETE"
     assert without_status("") == ""
+
+
+def test_a_commit_message_in_a_block_goes_on_to_the_next_field_or_the_end() -> None:
+    last = read(block("STATUS: IN_PROGRESS", "COMMIT_MESSAGE: Add b", "", "Because: it was missing.", "- and a list"))
+    assert last.report is not None
+    assert last.report.commit_message == "Add b\n\nBecause: it was missing.\n- and a list"
+    between = read(block("COMMIT_MESSAGE:", "Add b", "", "Why.", "EXIT_SIGNAL: true"))
+    assert between.report == Report(commit_message="Add b\n\nWhy.", exit_signal=True)
+
+
+def test_the_instructions_with_a_commit_message_are_no_claim_either() -> None:
+    told = status_instructions(SIGNAL, commit_message=True)
+    assert "COMMIT_MESSAGE" in told
+    assert read(told).form == "none"
+    assert all(read(line).form == "none" for line in told.split("\n"))

@@ -6,7 +6,7 @@ import pytest
 from untildone.core.limits import LIMIT_FIELDS
 from untildone.core.settings import ARGUMENTS, BY_NAME, GROUPS, HOMES, PROFILES, SETTINGS, Setting, as_typed
 
-NESTED = {"options", "tending"}
+NESTED = {"options", "tending", "contract", "landing", "review"}
 READ_AT_THE_START = {"then_goals"}
 
 
@@ -62,6 +62,8 @@ def test_the_limits_of_the_core_are_the_limits_people_can_set() -> None:
 
 def test_what_runs_code_is_guarded() -> None:
     dangerous = {"checks", "before_iteration", "after_iteration", "on_stop", "hooks_file", "claude", "mcp_config"}
+    dangerous |= {"hidden_checks", "require", "check_in", "setup", "share", "guard", "waive", "land", "base", "remote"}
+    dangerous |= {"repo", "owner", "forge_url", "review_prompt", "review_agent", "worktree", "worktree_base_dir"}
     dangerous |= {"extra_args", "skip_permissions", "permission_mode", "allowed_tools", "add_dirs", "unbounded"}
     assert sorted(name for name in dangerous if not BY_NAME[name].guarded) == []
 

@@ -100,7 +100,13 @@ class CrashStage:
         self._check_iterations([record.event for record in records], state, deaths)
         self.check_money([record.event for record in records], state)
         self._check_commits([record.event for record in records], state)
+        self._check_rooms()
         assert processes_of(self.run_id) == []
+
+    def _check_rooms(self) -> None:
+        """What is being removed has no place among the rooms any more."""
+        assert list((self.repo / ".git").glob("worktrees/untildone-*")) == []
+        assert not (self.folder / "state" / "rooms" / self.run_id).exists()
 
     def _check_end(self, state: LoopState) -> None:
         assert (state.phase, state.stop_reason, state.verified) == ("completed", "validation_passed", True)
@@ -110,8 +116,8 @@ class CrashStage:
         assert self.state() == state
 
     def _check_iterations(self, events: list[ev.Event], state: LoopState, deaths: int) -> None:
-        started = [(e.iteration_num, e.retry) for e in events if isinstance(e, ev.IterationStarted)]
-        closed = [e for e in events if isinstance(e, ev.IterationCompleted | ev.IterationFailed)]
+        started = [(e.iteration_num, e.retry) for e in events if isinstance(e, ev.IterationStarted) and not e.review]
+        closed = [closing for opening, closing in tries(events) if not opening.review]
         assert started == [(number, 0) for number in range(1, len(started) + 1)], "each number once, none left out"
         assert [e.iteration_num for e in closed] == [number for number, _ in started], "each closed exactly once"
         failed = [e for e in closed if isinstance(e, ev.IterationFailed)]
@@ -142,6 +148,22 @@ class CrashStage:
         assert state.commits == len(made)
         assert self.git("status", "--porcelain") == "", "all work is committed"
         assert self.git("ls-tree", "--name-only", "HEAD").split() == sorted(WORK)
+
+
+def tries(events: list[ev.Event]) -> list[tuple[ev.IterationStarted, ev.IterationCompleted | ev.IterationFailed]]:
+    """Each try and how it was closed, in order: no two are ever open at once."""
+    found: list[tuple[ev.IterationStarted, ev.IterationCompleted | ev.IterationFailed]] = []
+    opening: ev.IterationStarted | None = None
+    for event in events:
+        if isinstance(event, ev.IterationStarted):
+            assert opening is None, "started while another was open"
+            opening = event
+        elif isinstance(event, ev.IterationCompleted | ev.IterationFailed):
+            assert opening is not None, "closed and never started"
+            found.append((opening, event))
+            opening = None
+    assert opening is None, "never closed"
+    return found
 
 
 def check_books(served: Mapping[str, float], events: list[ev.Event], state: LoopState) -> int:

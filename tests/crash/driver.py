@@ -7,14 +7,15 @@ import asyncio
 import os
 import signal
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from hashlib import sha256
 from pathlib import Path
 
-from crash.laborer import Laborer
+from crash.laborer import Critic, Laborer
 from crash.points import LONG_NAP, Points, pointed_clock, pointed_log, pointed_parts, pointed_spawner
 from untildone import wiring
-from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
+from untildone.core.contract import Contract, commands
+from untildone.core.policy import AgentOptions, Landing, Policy, Review, RunSpec, Tending
 from untildone.engine.journal import load_state
 from untildone.errors import UntildoneError
 from untildone.ports import Clock, Spawner
@@ -23,6 +24,10 @@ from untildone.sandbox.host import MARKER, HostSpawner
 from untildone.store.leftovers import LAST_WORDS
 
 MODEL_URL = "CRASH_MODEL_URL"
+LAND = "CRASH_LAND"
+"""How far the work of the run goes, as in `--land`."""
+REVIEW = "CRASH_REVIEW"
+"""When the work is reviewed, as in `--review`."""
 HOOK = "echo called >> ../hooks.txt"
 
 
@@ -54,7 +59,9 @@ def the_spec(stage: Path) -> RunSpec:
         goal="write three files",
         cwd=str(stage / "repo"),
         name="crashing",
-        checks=("test -f three.txt",),
+        contract=Contract(checks=commands("test -f three.txt")),
+        landing=Landing(land=os.environ.get(LAND, "commit")),  # type: ignore[arg-type]
+        review=Review(when=os.environ.get(REVIEW, "never")),  # type: ignore[arg-type]
         options=AgentOptions(allowed_tools=("Bash",)),
         tending=Tending(before_iteration=HOOK, after_iteration=HOOK, on_stop=HOOK),
     )
@@ -72,7 +79,8 @@ def with_laborer(around: wiring.Surroundings, stage: Path, spawner: Spawner, mis
         env={**around.env, MARKER: run_id_of(stage)},
         misdeed=misdeed,
     )
-    return replace(around, agent=laborer)
+    given = {field.name: getattr(laborer, field.name) for field in fields(laborer)}
+    return replace(around, agent=laborer, reviewer=Critic(**given))
 
 
 def with_claude(around: wiring.Surroundings, stage: Path, spawner: Spawner, url: str) -> wiring.Surroundings:

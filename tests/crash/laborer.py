@@ -89,6 +89,22 @@ class Laborer:
         await tell(AgentReply(**known, usage=USAGE, cost_usd=PRICE))
 
 
+@dataclass
+class Critic(Laborer):
+    """Reviews what the laborer did: never content before the last file is there."""
+
+    async def iterate(self, order: Order, tell: Tell) -> Outcome:
+        number, session = order.iteration_num, uuid.uuid4().hex
+        self.child = await self.spawner.spawn(["sleep", "1000"], cwd=str(self.cwd), env=self.env)
+        await tell(AgentStarted(iteration_num=number, pid=self.child.pid))
+        await tell(AgentSession(iteration_num=number, session_id=session))
+        await self._reply(number, session, tell)
+        await self.close()
+        verdict = "APPROVE" if (self.cwd / WORK[-1]).exists() else "CHANGES"
+        said = f"There are {len(list(self.cwd.glob('*.txt')))} files.\n\nREVIEW: {verdict}"
+        return Outcome(session_id=session, final_text=said, cost_usd=PRICE, usage=USAGE, num_turns=1)
+
+
 def _append(path: Path, line: object) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(file, f"{json.dumps(line)}\n".encode())

@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from untildone.core.contract import CheckSpec
 from untildone.core.events import Event, Record
 from untildone.core.outcome import CheckResult, Order, Outcome
 from untildone.engine.parts import Parts
 from untildone.ports import Clock, EventLog, Lease, Process, Settled, Spawner, Tell, TreeState
+from untildone.ports.delivery import Landed, NotLanded, Subject, Verifier
 
 LONG_NAP = 1.0
 """Who watches over the loop naps this long or longer; how often depends on what the machine does meanwhile."""
@@ -76,12 +78,15 @@ class PointedLog(_Port):
 
 
 class PointedAgent(_Port):
+    called = "iterate"
+    telling = "tell"
+
     async def iterate(self, order: Order, tell: Tell) -> Outcome:
         async def pointed_tell(event: Event) -> None:
-            with self._points.around(f"tell {event.TYPE}"):
+            with self._points.around(f"{self.telling} {event.TYPE}"):
                 await tell(event)
 
-        with self._points.around("iterate"):
+        with self._points.around(self.called):
             outcome: Outcome = await self._real.iterate(order, pointed_tell)
             return outcome
 
@@ -90,7 +95,17 @@ class PointedAgent(_Port):
             await self._real.close()
 
 
+class PointedReviewer(PointedAgent):
+    called = "review"
+    telling = "tell review"
+
+
 class PointedWorkspace(_Port):
+    async def begin_iteration(self, number: int) -> str | None:
+        with self._points.around("begin_iteration"):
+            branch: str | None = await self._real.begin_iteration(number)
+            return branch
+
     async def prepare(self) -> list[str]:
         with self._points.around("prepare"):
             lines: list[str] = await self._real.prepare()
@@ -101,9 +116,9 @@ class PointedWorkspace(_Port):
             tree: TreeState = await self._real.observe()
             return tree
 
-    async def settle(self, before: TreeState, *, iteration_num: int, message: str) -> Settled:
+    async def settle(self, before: TreeState, **how: Any) -> Settled:
         with self._points.around("settle"):
-            settled: Settled = await self._real.settle(before, iteration_num=iteration_num, message=message)
+            settled: Settled = await self._real.settle(before, **how)
             return settled
 
     async def snapshot(self, *, iteration_num: int, reason: str) -> tuple[str, str, tuple[str, ...]] | None:
@@ -114,11 +129,27 @@ class PointedWorkspace(_Port):
             return saved
 
 
-class PointedCheck(_Port):
-    async def run(self) -> CheckResult:
+class PointedWitness(_Port):
+    async def examine(self, subject: Subject, checks: Sequence[CheckSpec], **how: Any) -> list[CheckResult]:
         with self._points.around("check"):
-            result: CheckResult = await self._real.run()
-            return result
+            results: list[CheckResult] = await self._real.examine(subject, checks, **how)
+            return results
+
+
+class PointedLander(_Port):
+    async def merge(self, commit: str, *, message: str, verify: Verifier) -> Landed | NotLanded:
+        async def pointed_verify(merged: str) -> str:
+            with self._points.around("verify"):
+                return await verify(merged)
+
+        with self._points.around("merge"):
+            outcome: Landed | NotLanded = await self._real.merge(commit, message=message, verify=pointed_verify)
+            return outcome
+
+    async def revert(self, merged: str, *, reason: str) -> str:
+        with self._points.around("revert"):
+            revert: str = await self._real.revert(merged, reason=reason)
+            return revert
 
 
 class PointedUsher(_Port):
@@ -169,8 +200,10 @@ def pointed_parts(parts: Parts, points: Points) -> Parts:
     return replace(
         parts,
         agent=PointedAgent(parts.agent, points),
+        reviewer=None if parts.reviewer is None else PointedReviewer(parts.reviewer, points),
         workspace=PointedWorkspace(parts.workspace, points),
-        checks=[PointedCheck(check, points) for check in parts.checks],
+        witness=PointedWitness(parts.witness, points),
+        lander=PointedLander(parts.lander, points),
         usher=PointedUsher(parts.usher, points),
         spawner=PointedSpawner(parts.spawner, points),
     )

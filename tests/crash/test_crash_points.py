@@ -12,11 +12,12 @@ PARTS = 8
 """Pieces of the whole suite, so that several processes can share it."""
 
 BOUNDARIES = (
-    "acquire", "release", "save_snapshot", "prepare", "observe", "settle", "check", "usher", "spawn", "sweep", "sleep",
-    "iterate", "close",
+    "acquire", "release", "save_snapshot", "prepare", "begin_iteration", "observe", "settle", "check", "usher", "spawn",
+    "sweep", "sleep", "iterate", "close",
     "tell agent.started", "tell agent.session", "tell agent.reply_started", "tell agent.reply",
     "tell agent.assistant_message",
-    "append trace", "append continuous.started+continuous.resumed", "append continuous.waiting",
+    "append trace", "append continuous.started+continuous.resumed+landing.prepared", "append continuous.baseline",
+    "append continuous.waiting",
     "append iteration.started", "append agent.session", "append agent.reply_started", "append agent.reply",
     "append iteration.completed", "append landing.committed", "append iteration.validation",
     "append continuous.completed",
@@ -24,7 +25,7 @@ BOUNDARIES = (
 """Every kind of call an undisturbed run makes. A new one must be named here, and is then covered like the others."""
 
 RECOVERY = (
-    "append continuous.resumed", "sweep", "append agent.reply", "append iteration.failed", "snapshot",
+    "append continuous.resumed+landing.prepared", "sweep", "append agent.reply", "append iteration.failed", "snapshot",
     "append landing.snapshot", "append continuous.recovered",
 )  # fmt: skip
 """What only a driver that takes over from a dead one does."""

@@ -98,7 +98,8 @@ def essence(state: LoopState) -> LoopState:
     return replace(
         state, run_id="", spec=LoopState().spec, last_seq=0, calls=(), last_commit=None, last_session=None,
         last_session_at=0.0, active_seconds=0.0, last_at=0.0, started_at=0.0, breaker=LoopState().breaker, quota=(),
-        tampered=(), refusals=0, unsettled=None,
+        tampered=(), refusals=0, unsettled=None, arrival=LoopState().arrival, examined=None, verified_commit=None,
+        verdicts=(),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from core.run_kit import with_contract
 from untildone import wiring
 from untildone.agents.scripted import Act, ScriptedAgent, Step
 from untildone.core.claims import Report
@@ -57,9 +58,9 @@ class Rig:
         return subprocess.run(["git", *args], cwd=self.repo, check=True, capture_output=True, text=True).stdout
 
     def spec(self, **changes: Any) -> RunSpec:
-        return RunSpec(**{"goal": "make it work", "cwd": str(self.repo), "name": "it", **changes})
+        return RunSpec(**{"goal": "make it work", "cwd": str(self.repo), "name": "it", **with_contract(changes)})
 
-    def around(self, agent: ScriptedAgent) -> wiring.Surroundings:
+    def around(self, agent: ScriptedAgent, reviewer: ScriptedAgent | None = None) -> wiring.Surroundings:
         return wiring.Surroundings(
             log=self.log,
             state_dir=self.tmp / "state",
@@ -67,6 +68,7 @@ class Rig:
             clock=self.clock,
             observer=self.records.append,
             agent=agent,
+            reviewer=reviewer,
         )
 
     async def run(self, steps: Steps, policy: Policy | None = None, **spec: Any) -> tuple[LoopState, ScriptedAgent]:

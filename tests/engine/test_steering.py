@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.rig import Rig, claim, counting, idle
+from engine.rig import Rig, claim, counting, idle, writes
 from untildone.agents.scripted import Step
 from untildone.core import events as ev
 from untildone.core.outcome import Usage
@@ -129,8 +129,9 @@ async def test_a_timeout_is_productive_only_if_the_tree_changed(rig: Rig) -> Non
 
 
 async def test_a_stop_during_the_checks_calls_them_off(rig: Rig) -> None:
-    run = asyncio.create_task(rig.run([claim()], checks=("sleep 30",)))
-    await rig.until(ev.IterationCompleted)
+    slow = "! test -f b.txt || sleep 30"
+    run = asyncio.create_task(rig.run([writes(rig.repo / "b.txt", "", claim())], checks=(slow,)))
+    await rig.until(ev.LandingCommitted)
     await asyncio.sleep(0.1)
     asked = time.monotonic()
     await rig.say(ev.StopRequested(by="u"))

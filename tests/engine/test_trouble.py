@@ -87,7 +87,7 @@ async def test_what_is_asked_on_the_way_in_counts_from_the_start(rig: Rig) -> No
     agent = ScriptedAgent([claim()])
     state = await wiring.resume_run(rig.run_id, rig.around(agent), asked=[asked])
     assert (state.attempts, state.verified) == (2, False)
-    assert "THE LAST CLAIM" not in agent.orders[0].prompt
+    assert "DOES NOT HOLD" not in agent.orders[0].prompt
     assert (await load_state(rig.log, rig.run_id)).spec.checks == ("false",)
 
 

@@ -3,13 +3,14 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.run_kit import with_contract
 from untildone.core.policy import RunSpec
 from untildone.git.workspace import GitWorkspace, open_workspace
 
@@ -72,9 +73,19 @@ def repo(plain: Project) -> Project:
 def open_in(private: Path) -> Callable[..., Any]:
     async def opened(project: Project, *, run_id: str = "r1", cwd: Path | None = None, **spec: Any) -> GitWorkspace:
         fields = {"goal": "g", "cwd": str(cwd or project.path), "name": "tidy-up", **spec}
-        return await open_workspace(RunSpec(**fields), run_id=run_id, private=private)
+        return await open_workspace(RunSpec(**with_contract(fields)), run_id=run_id, private=private)
 
     return opened
+
+
+@pytest.fixture
+def told() -> Callable[[GitWorkspace], Awaitable[list[str]]]:
+    """Prepare a workspace; what the user is told about it."""
+
+    async def prepared(workspace: GitWorkspace) -> list[str]:
+        return list((await workspace.prepare()).lines)
+
+    return prepared
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ DRIVER = Path(__file__).parent / "settle_driver.py"
 REF = "refs/untildone/r1"
 
 
-async def _committed(project, workspace, name="a"):
+async def _committed(project, workspace, name="a", text="text\n"):
     before = await workspace.observe()
-    project.write(name)
+    project.write(name, text)
     return await workspace.settle(before, iteration_num=1, message=f"add {name}")
 
 
@@ -40,7 +40,7 @@ async def _until_dead(pid: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_commit_dies_with_its_killed_driver_and_the_next_one_gets_its_own(repo, open_in, private):
+async def test_a_commit_dies_with_its_killed_driver_and_the_next_one_gets_its_own(repo, open_in, private, told):
     head = repo.git("rev-parse", "HEAD")
     driver, pids = await _in_the_hook(repo, private)
     driver.kill()
@@ -51,7 +51,7 @@ async def test_a_commit_dies_with_its_killed_driver_and_the_next_one_gets_its_ow
     assert list((repo.path / ".git").glob("*.lock")) == []
     repo.hook("pre-commit", "exit 0")
     workspace = await open_in(repo)
-    assert await workspace.prepare() == ["commits go to branch work"]
+    assert await told(workspace) == ["commits go to branch work"]
     repo.write("more")
     settled = await workspace.settle(await workspace.observe(), iteration_num=2, message="the next driver's")
     assert settled.commit == repo.git("rev-parse", "HEAD")
@@ -76,7 +76,7 @@ async def test_what_a_hook_leaves_running_survives_a_commit_that_went_well(repo,
 # --- HEAD moved while nobody looked ----------------------------------------------------------------
 
 
-async def test_commits_made_since_the_last_recorded_one_are_told_once(repo, open_in):
+async def test_commits_made_since_the_last_recorded_one_are_told_once(repo, open_in, told):
     workspace = await open_in(repo)
     await workspace.prepare()
     recorded = (await _committed(repo, workspace)).commit
@@ -84,34 +84,34 @@ async def test_commits_made_since_the_last_recorded_one_are_told_once(repo, open
     repo.commit()
     repo.write("c")
     head = repo.commit()
-    lines = await (await open_in(repo)).prepare()
+    lines = await told(await open_in(repo))
     assert lines[1:] == [
         f"2 commits were made since this run last recorded one ({recorded[:10]}): HEAD is now {head[:10]}"
     ]
-    assert len(await (await open_in(repo)).prepare()) == 1
+    assert len(await told(await open_in(repo))) == 1
 
 
-async def test_a_commit_made_before_the_first_one_was_recorded_is_told(repo, open_in):
+async def test_a_commit_made_before_the_first_one_was_recorded_is_told(repo, open_in, told):
     await (await open_in(repo)).prepare()
     repo.write("by a driver that died before it could write that down")
     repo.commit()
-    assert (await (await open_in(repo)).prepare())[1].startswith("1 commit was made since this run last recorded one")
+    assert (await told(await open_in(repo)))[1].startswith("1 commit was made since this run last recorded one")
 
 
-async def test_another_branch_than_the_recorded_commits_is_told(repo, open_in):
+async def test_another_branch_than_the_recorded_commits_is_told(repo, open_in, told):
     workspace = await open_in(repo)
     await workspace.prepare()
     recorded = (await _committed(repo, workspace)).commit
     repo.git("switch", "-q", "-c", "elsewhere", "main")
-    lines = await (await open_in(repo)).prepare()
+    lines = await told(await open_in(repo))
     assert lines[1:] == [f"this run's last commit {recorded[:10]} is not in what is checked out now"]
 
 
-async def test_nothing_moved_is_nothing_told(repo, open_in):
+async def test_nothing_moved_is_nothing_told(repo, open_in, told):
     workspace = await open_in(repo)
     await workspace.prepare()
     await _committed(repo, workspace)
-    assert await (await open_in(repo)).prepare() == ["commits go to branch work"]
+    assert await told(await open_in(repo)) == ["commits go to branch work"]
 
 
 # --- the agent rewrites history --------------------------------------------------------------------
@@ -138,31 +138,31 @@ async def test_a_commit_on_no_branch_any_more_is_told_and_kept(repo, open_in, re
     settled = await workspace.settle(before, iteration_num=2, message="next")
     assert settled.warning == (
         f"commit {lost[:10]} that this run built on is on no branch any more (reset, amended or rebased); "
-        f"it is kept as {REF}/kept-1: `git branch NAME {REF}/kept-1` brings it back"
+        f"it is kept by {REF}/1: `git branch NAME {lost[:10]}` brings it back"
     )
-    assert repo.git("show", f"{REF}/kept-1:a") == "text"
-    assert settled.commit == repo.git("rev-parse", "HEAD") == repo.git("rev-parse", f"{REF}/recorded")
+    assert repo.git("show", f"{lost}:a") == "text"
+    assert settled.commit == repo.git("rev-parse", "HEAD") == repo.git("rev-parse", f"{REF}/2")
     again = await workspace.settle(settled.tree, iteration_num=3, message="m")
     assert again.warning == ""
 
 
 async def test_a_second_lost_commit_gets_a_ref_of_its_own(repo, open_in):
     workspace = await open_in(repo)
-    for number in (1, 2):
-        lost = (await _committed(repo, workspace, "a")).commit
+    for ref in (f"{REF}/1", f"{REF}/1-2"):
+        lost = (await _committed(repo, workspace, "a", f"{ref}\n")).commit
         before = await workspace.observe()
         repo.git("reset", "-q", "--hard", "HEAD~1")
-        settled = await workspace.settle(before, iteration_num=number, message="m")
-        assert f"it is kept as {REF}/kept-{number}:" in settled.warning
-        assert repo.git("rev-parse", f"{REF}/kept-{number}") == lost
+        settled = await workspace.settle(before, iteration_num=2, message="m")
+        assert f"it is kept by {ref}:" in settled.warning
+        assert repo.git("rev-parse", ref) == lost
 
 
-async def test_history_rewritten_while_no_driver_lived_is_told_and_kept(repo, open_in):
+async def test_history_rewritten_while_no_driver_lived_is_told_and_kept(repo, open_in, told):
     lost = (await _committed(repo, await open_in(repo))).commit
     _reset_and_forget(repo)
-    [_, line] = await (await open_in(repo)).prepare()
+    [_, line] = await told(await open_in(repo))
     assert line.startswith(f"commit {lost[:10]} that this run built on is on no branch any more")
-    assert repo.git("rev-parse", f"{REF}/kept-1") == lost
+    assert repo.git("rev-parse", f"{REF}/1") == lost
 
 
 async def test_a_change_of_branch_loses_nothing(repo, open_in):
@@ -172,14 +172,13 @@ async def test_a_change_of_branch_loses_nothing(repo, open_in):
     repo.git("switch", "-q", "main")
     settled = await workspace.settle(before, iteration_num=2, message="m")
     assert settled.warning == "the agent moved from branch work to main"
-    assert "kept" not in repo.git("for-each-ref")
 
 
 async def test_a_commit_that_is_gone_for_good_is_told_without_a_crash(repo, open_in):
     workspace = await open_in(repo)
     lost = (await _committed(repo, workspace)).commit
     before = await workspace.observe()
-    repo.git("update-ref", "-d", f"{REF}/recorded")
+    repo.git("update-ref", "-d", f"{REF}/1")
     _reset_and_forget(repo)
     settled = await workspace.settle(before, iteration_num=2, message="m")
     assert settled.warning.startswith(f"commit {lost[:10]} that this run built on is on no branch any more")

@@ -18,7 +18,7 @@ async def test_nothing_changed_is_one_call(repo, open_in, git_calls):
     assert settled.tree == before
 
 
-async def test_a_change_is_committed_with_four_calls(repo, open_in, git_calls):
+async def test_a_change_is_committed_with_five_calls(repo, open_in, git_calls):
     workspace = await open_in(repo)
     await workspace.prepare()
     before = await workspace.observe()
@@ -26,7 +26,7 @@ async def test_a_change_is_committed_with_four_calls(repo, open_in, git_calls):
     repo.write("src/new.py")
     git_calls()
     settled = await workspace.settle(before, iteration_num=4, message="Improve things\nAnd more.")
-    assert len(git_calls()) == 4
+    assert len(git_calls()) == 5
     assert (settled.changed, settled.files_changed, settled.by) == (True, 2, "loop")
     assert settled.left == ()
     assert (settled.commit, settled.message) == (repo.git("rev-parse", "HEAD"), "Improve things")
@@ -145,15 +145,15 @@ async def test_an_agent_that_changes_branch_is_reported(repo, open_in):
 # --- commits that cannot be made -------------------------------------------------------------------
 
 
-async def test_no_identity_stands_in_for_that_commit_only(plain, open_in, git_calls):
+async def test_no_identity_stands_in_for_that_commit_only(plain, open_in, git_calls, told):
     plain.init(identity=False)
     workspace = await open_in(plain)
-    assert "commits carry the name untildone" in (await workspace.prepare())[-1]
+    assert "commits carry the name untildone" in (await told(workspace))[-1]
     before = await workspace.observe()
     plain.write("a")
     git_calls()
     settled = await workspace.settle(before, iteration_num=1, message="m")
-    assert len(git_calls()) == 4
+    assert len(git_calls()) == 5
     assert settled.commit
     assert plain.git("log", "--format=%an <%ae>") == "untildone <untildone@localhost>"
     assert "user" not in plain.git("config", "--list", "--local")

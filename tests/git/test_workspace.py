@@ -30,10 +30,10 @@ async def test_uncommitted_work_is_refused_and_nothing_is_touched(repo, open_in)
     assert repo.git("for-each-ref") == refs
 
 
-async def test_kept_uncommitted_work_is_saved_first_and_the_sweep_is_said(repo, open_in):
+async def test_kept_uncommitted_work_is_saved_first_and_the_sweep_is_said(repo, open_in, told):
     repo.write("README.md", "mine\n")
     repo.write("new")
-    lines = await (await open_in(repo, keep_dirty=True)).prepare()
+    lines = await told(await open_in(repo, keep_dirty=True))
     ref = "refs/untildone/r1/start"
     assert (
         lines[0]
@@ -44,17 +44,17 @@ async def test_kept_uncommitted_work_is_saved_first_and_the_sweep_is_said(repo, 
     assert repo.git("status", "--porcelain") == " M README.md\n?? new"
 
 
-async def test_files_the_user_hands_to_the_run_are_no_reason_to_refuse(repo, open_in):
+async def test_files_the_user_hands_to_the_run_are_no_reason_to_refuse(repo, open_in, told):
     for name in ("TODO.md", "KNOWLEDGE.md", "SHARED_TASK_NOTES.md"):
         repo.write(name)
     workspace = await open_in(repo, task_file="TODO.md", knowledge_file="KNOWLEDGE.md")
-    assert await workspace.prepare() == ["commits go to branch work"]
+    assert await told(workspace) == ["commits go to branch work"]
 
 
-async def test_a_resumed_run_is_not_refused_for_its_own_half_done_work(repo, open_in):
+async def test_a_resumed_run_is_not_refused_for_its_own_half_done_work(repo, open_in, told):
     await (await open_in(repo)).prepare()
     repo.write("half-done")
-    assert await (await open_in(repo)).prepare() == ["commits go to branch work"]
+    assert await told(await open_in(repo)) == ["commits go to branch work"]
     with pytest.raises(DirtyWorkspace):
         await (await open_in(repo, run_id="another")).prepare()
 
@@ -103,10 +103,10 @@ async def test_committed_notes_are_not_excluded_any_more(repo, open_in):
     assert (await workspace.settle(before, iteration_num=1, message="m")).files_changed == 1
 
 
-async def test_a_repository_without_commits_works(plain, open_in):
+async def test_a_repository_without_commits_works(plain, open_in, told):
     plain.init()
     workspace = await open_in(plain)
-    assert await workspace.prepare() == ["the repository has no commit yet: commits go to branch main"]
+    assert await told(workspace) == ["the repository has no commit yet: commits go to branch main"]
     before = await workspace.observe()
     assert before.head is None
     plain.write("a")
@@ -218,7 +218,7 @@ async def test_a_dirty_submodule_does_not_count(repo, open_in, tmp_path):
     assert (settled.changed, settled.tree.dirty) == (False, ())
 
 
-async def test_work_in_a_nested_repository_counts_but_is_not_added_as_a_dead_link(repo, open_in):
+async def test_work_in_a_nested_repository_counts_but_is_not_added_as_a_dead_link(repo, open_in, told):
     workspace = await open_in(repo)
     await workspace.prepare()
     before = await workspace.observe()
@@ -233,7 +233,7 @@ async def test_work_in_a_nested_repository_counts_but_is_not_added_as_a_dead_lin
     assert second.tree == await workspace.observe()
     repo.write("app/src/main.py", "more and more\n")
     assert (await workspace.observe()).fingerprint != second.tree.fingerprint
-    assert await (await open_in(repo, run_id="r2")).prepare()
+    assert await told(await open_in(repo, run_id="r2"))
 
 
 async def test_observing_a_large_repository_costs_about_one_git_status(repo, open_in):
@@ -265,11 +265,11 @@ async def test_observing_a_large_repository_costs_about_one_git_status(repo, ope
 # --- a plain folder --------------------------------------------------------------------------------
 
 
-async def test_a_plain_folder_works_alike_and_stays_free_of_git(plain, open_in, private):
+async def test_a_plain_folder_works_alike_and_stays_free_of_git(plain, open_in, private, told):
     plain.write("a")
     plain.write("node_modules/x/y")
     workspace = await open_in(plain)
-    assert "history is kept outside of the folder" in (await workspace.prepare())[0]
+    assert "history is kept outside of the folder" in (await told(workspace))[0]
     before = await workspace.observe()
     assert (before.dirty, before.branch) == ((), None)
     plain.write("b")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from untildone.core import events as ev
+from untildone.core.contract import Contract, commands
 from untildone.core.events import Event, Record
 from untildone.core.outcome import Evidence, Usage
 from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
@@ -224,7 +225,7 @@ SPEC = RunSpec(
     goal="mine",
     cwd="/mine",
     name="mine",
-    checks=("make",),
+    contract=Contract(checks=commands("make")),
     notify=("https://me",),
     then=("next.md",),
     then_goals=("next",),

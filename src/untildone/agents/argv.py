@@ -18,6 +18,8 @@ LONGEST_ARGUMENT = 100_000
 """Bytes of a prompt that still fit into one argument (the kernel refuses 128 KB); a longer one goes to stdin."""
 # They would start turns by themselves, long after the iteration they belong to.
 DISALLOWED_TOOLS = ("ScheduleWakeup", "CronCreate")
+# Denied by name, whatever the settings of the user or the repository allow.
+WRITING_TOOLS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 # Commands may write in the folder and reach no network; one that cannot be confined is not run at all.
 SANDBOX = {
     "enabled": True,
@@ -40,12 +42,16 @@ def claude_argv(
     settings_json: str | None = None,
     json_schema: Mapping[str, object] | None = None,
     prompt: str | None = None,
+    read_only: bool = False,
 ) -> list[str]:
-    """Build the command line. `print` runs one prompt to its end; `warm` reads prompts from stdin as stream-json."""
+    """Build the command line. `print` runs one prompt to its end; `warm` reads prompts from stdin as stream-json.
+
+    With `read_only` there is no tool that writes files, and no report is asked for.
+    """
     argv = [claude, "-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"]
     if mode == "warm":
         argv += ["--input-format", "stream-json"]
-    argv += _permissions(options)
+    argv += _permissions(options, read_only=read_only)
     argv += ["--append-system-prompt", "\n\n".join(filter(None, (rules, options.append_system_prompt)))]
     argv += _valued("--model", options.model)
     argv += _valued("--max-turns", options.max_turns)
@@ -75,16 +81,19 @@ def fits_in_argv(prompt: str) -> bool:
     return len(prompt.encode()) <= LONGEST_ARGUMENT and "\0" not in prompt
 
 
-def settings_json(options: AgentOptions, hooks: Mapping[str, Any] | None, store: str | None = None) -> str | None:
+def settings_json(
+    options: AgentOptions, hooks: Mapping[str, Any] | None, store: str | None = None, *, read_only: bool = False
+) -> str | None:
     """Build the settings of a run: hooks, and Claude Code's own sandbox if it is wanted; None: nothing to set.
 
     In the sandbox the folder that holds the runs, `store`, is out of reach: for commands and for Claude's own tools.
     """
     settings: dict[str, Any] = {} if hooks is None else {"hooks": hooks}
     if options.sandbox == "claude":
-        settings["sandbox"] = SANDBOX
+        # Inside the sandbox any command may write in the folder: who only reads gets no commands for that.
+        settings["sandbox"] = {**SANDBOX, "autoAllowBashIfSandboxed": not read_only}
         if store is not None:
-            settings["sandbox"] = SANDBOX | {"filesystem": {"denyRead": [store], "denyWrite": [store]}}
+            settings["sandbox"]["filesystem"] = {"denyRead": [store], "denyWrite": [store]}
             # Two slashes: an absolute path. Commands alone are in the sandbox, the other tools go by these rules.
             settings["permissions"] = {"deny": [f"Read(/{store}/**)", f"Edit(/{store}/**)"]}
     return json.dumps(settings) if settings else None
@@ -117,13 +126,13 @@ def find_claude(wanted: str | None = None, *, path: str | None = None) -> str:
     return found
 
 
-def _permissions(options: AgentOptions) -> list[str]:
+def _permissions(options: AgentOptions, *, read_only: bool) -> list[str]:
     if options.skip_permissions:
         argv = ["--dangerously-skip-permissions"]
     else:
         argv = ["--permission-mode", options.permission_mode]
-    argv += ["--allowedTools", ",".join((*options.allowed_tools, REPORT_TOOL))]
-    return [*argv, "--disallowedTools", ",".join(DISALLOWED_TOOLS)]
+    argv += ["--allowedTools", ",".join((*options.allowed_tools, *(() if read_only else (REPORT_TOOL,))))]
+    return [*argv, "--disallowedTools", ",".join((*DISALLOWED_TOOLS, *(WRITING_TOOLS if read_only else ())))]
 
 
 def _valued(flag: str, value: object) -> list[str]:

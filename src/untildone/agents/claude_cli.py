@@ -37,14 +37,16 @@ class ClaudeCli:
         env: Mapping[str, str],
         prefix: Sequence[str] = (),
         background_grace: float = 60.0,
+        reviewing: bool = False,
     ) -> None:
-        """`prefix` goes before the program, to run it inside something else."""
+        """`prefix` goes before the program, to run it inside something else. A reviewer writes and reports nothing."""
         self._options = options
         self._spawner = spawner
         self._cwd = cwd
         self._env = env
         self._prefix = tuple(prefix)
         self._grace = background_grace
+        self._reviewing = reviewing
         self._hooks = load_hooks(options.hooks_file) if options.hooks_file else None
         home = env.get("HOME")
         self._config_dir = env.get("CLAUDE_CONFIG_DIR") or (f"{home}/.claude" if home else None)
@@ -105,9 +107,10 @@ class ClaudeCli:
             mode="print",
             budget_usd=order.budget_usd,
             resume_session=order.resume_session,
-            settings_json=settings_json(options, hooks, self._env.get(STORE_MARKER)),
-            json_schema=REPORT_SCHEMA,
+            settings_json=settings_json(options, hooks, self._env.get(STORE_MARKER), read_only=self._reviewing),
+            json_schema=None if self._reviewing else REPORT_SCHEMA,
             prompt=prompt if in_argv else None,
+            read_only=self._reviewing,
         )
         try:
             return await self._spawner.spawn(

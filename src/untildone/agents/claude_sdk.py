@@ -43,7 +43,9 @@ class ClaudeSdk:
         env: Mapping[str, str],
         background_grace: float = 60.0,
         completion_signal: str = COMPLETION_SIGNAL,
+        reviewing: bool = False,
     ) -> None:
+        """A reviewer has no tool that writes, and ends with a verdict instead of a report."""
         self._options = options
         self._spawner = spawner
         self._cwd = cwd
@@ -53,6 +55,7 @@ class ClaudeSdk:
         self._config_dir = env.get("CLAUDE_CONFIG_DIR") or (f"{env['HOME']}/.claude" if env.get("HOME") else None)
         self._grace = background_grace
         self._signal = completion_signal
+        self._reviewing = reviewing
         self._warm: WarmClaude | None = None
         self._model: str | None = None
         """The one the process we have was started with."""
@@ -157,7 +160,7 @@ class ClaudeSdk:
 
     async def _spawn(self, order: Order) -> WarmClaude:
         self._model = self._model_for(order)
-        tools = (json.dumps(MCP_CONFIG), *self._options.mcp_config)
+        tools = (*(() if self._reviewing else (json.dumps(MCP_CONFIG),)), *self._options.mcp_config)
         options = replace(self._options, model=self._model, mcp_config=tools)
         argv = claude_argv(
             options,
@@ -166,10 +169,13 @@ class ClaudeSdk:
             mode="warm",
             budget_usd=order.budget_usd,
             resume_session=order.resume_session,
-            settings_json=settings_json(options, self._hooks, self._env.get(STORE_MARKER)),
+            settings_json=settings_json(options, self._hooks, self._env.get(STORE_MARKER), read_only=self._reviewing),
+            read_only=self._reviewing,
         )
         process = await self._spawner.spawn(argv, cwd=self._cwd, env=self._env)
-        reminders = Reminders(rules=order.rules, signal=self._signal, max_turns=options.max_turns)
+        reminders = Reminders(
+            rules=order.rules, signal=self._signal, max_turns=options.max_turns, reviewing=self._reviewing
+        )
         return WarmClaude(process, reminders, budget_usd=order.budget_usd)
 
     async def _clear(

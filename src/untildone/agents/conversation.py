@@ -1,13 +1,12 @@
 """Folds the lines of one iteration into events to tell and, at its end, an Outcome. Pure; never raises."""
 
-import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
 from untildone.agents.books import Books
+from untildone.agents.file_changes import EDITING_TOOLS, file_edited
 from untildone.agents.prices import count
+from untildone.agents.shown import bounded, fingerprint
 from untildone.agents.stream import Line, Malformed, Parsed
 from untildone.agents.tool_detail import REPORT_TOOL, tool_detail
 from untildone.agents.transcripts import transcript_path
@@ -38,10 +37,6 @@ _SHOWN_SYSTEM = frozenset({
     "model_refusal_no_fallback", "notification", "permission_denied", "session_writes_lost", "task_notification",
     "worker_shutting_down",
 })  # fmt: skip
-_UNSHOWN_FIELDS = frozenset({"type", "subtype", "uuid", "session_id"})
-_FIELD_CAP = 1000
-
-_encode_sorted = msgspec.json.Encoder(order="deterministic", enc_hook=str).encode
 
 
 class Conversation:
@@ -75,6 +70,7 @@ class Conversation:
         self._reports: dict[str, Report] = {}
         self._activity: list[str] = []
         self._tools: dict[str, str] = {}
+        self._edits: dict[str, tuple[str, dict[str, Any]]] = {}
         self._denied: dict[str, str] = {}
         self._errors: list[str] = []
         self._error_room = ERROR_TEXT_CAP
@@ -213,7 +209,7 @@ class Conversation:
         return [AgentQuota(iteration_num=self._iteration_num, windows=windows)]
 
     def _system(self, subtype: str, data: dict[str, Any]) -> Event:
-        return AgentSystem(iteration_num=self._iteration_num, subtype=subtype, data=_bounded(data))
+        return AgentSystem(iteration_num=self._iteration_num, subtype=subtype, data=bounded(data))
 
     # --- replies ---------------------------------------------------------------------------------------
 
@@ -286,12 +282,14 @@ class Conversation:
         given = raw if isinstance(raw, dict) else {}
         detail = tool_detail(name, given, self._cwd)
         self._tools[tool_use_id] = f"{name}({detail})"
+        if name in EDITING_TOOLS:
+            self._edits[tool_use_id] = name, given
         if name == REPORT_TOOL and not is_subagent:
             self._reports[tool_use_id] = report_from(given)
         if block.get("type") == "tool_use" and not is_subagent:
             self._open_tools.add(tool_use_id)
         if name not in _NO_WORK:
-            self._activity.append(_fingerprint(name, given))
+            self._activity.append(fingerprint(name, given))
         return AgentToolUse(
             iteration_num=self._iteration_num,
             tool=name,
@@ -303,7 +301,22 @@ class Conversation:
     def _on_user(self, line: Line) -> list[Event]:
         content = _get(line.message, "content")
         blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-        return [self._on_tool_result(block) for block in blocks if block.get("type") == "tool_result"]
+        events: list[Event] = []
+        for block in blocks:
+            if block.get("type") == "tool_result":
+                events += [self._on_tool_result(block), *self._on_edit(block, line.patch)]
+        return events
+
+    def _on_edit(self, block: dict[str, Any], patch: Any) -> list[Event]:
+        tool_use_id = _text(block.get("tool_use_id"))
+        called = self._edits.pop(tool_use_id, None)
+        if called is None or block.get("is_error") is True:
+            return []
+        answer = _text(block.get("content"))
+        told = file_edited(
+            *called, iteration_num=self._iteration_num, tool_use_id=tool_use_id, result=patch, answer=answer
+        )
+        return [] if told is None else [told]
 
     def _on_tool_result(self, block: dict[str, Any]) -> Event:
         tool_use_id, text = _text(block.get("tool_use_id")), _text(block.get("content"))
@@ -354,32 +367,6 @@ class Conversation:
         "result": _on_result,
         "rate_limit_event": _on_rate_limit,
     }
-
-
-def _fingerprint(name: str, given: Any) -> str:
-    try:
-        canonical = _encode_sorted(given)
-    except (ValueError, TypeError, OverflowError, RecursionError):  # numbers or nesting no encoder takes
-        canonical = b"?"
-    return hashlib.sha256(name.encode() + b"\0" + canonical).hexdigest()[:12]
-
-
-def _bounded(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep what can be shown and stored: short texts, sane numbers, small structures."""
-    return {
-        key[:100]: kept
-        for key, value in data.items()
-        if key not in _UNSHOWN_FIELDS and (kept := _kept(value)) is not None
-    }
-
-
-def _kept(value: Any) -> Any:
-    if isinstance(value, str):
-        return value[:_FIELD_CAP]
-    try:
-        return value if len(_encode_sorted(value)) <= _FIELD_CAP else None
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        return None
 
 
 def _text(value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from untildone.agents.stream import Line
 from untildone.agents.tool_detail import REPORT_TOOL
 from untildone.core.claims import REPORT_SCHEMA, read_claim
+from untildone.core.reviewing import has_verdict
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions
@@ -22,6 +23,10 @@ REMINDER = (
     f"You are about to stop without a report. Call the `{REPORT_TOOL}` tool now, or end your message with the "
     "LOOP_STATUS block the instructions describe, to say where the work stands. Do not start new work."
 )
+VERDICT_REMINDER = (
+    "You are about to stop without a verdict. Write one last message that holds all your findings and ends with the "
+    "line your instructions describe. Do not look any further."
+)
 HOOK_TIMEOUT = 5.0
 
 
@@ -32,6 +37,8 @@ class Reminders:
     rules: str
     signal: str
     max_turns: int | None = None
+    reviewing: bool = False
+    """A verdict is expected instead of a report."""
     reported: bool = False
     asked: bool = False
     messages: set[str] = field(default_factory=set)
@@ -59,8 +66,9 @@ class Reminders:
         if self.reported or self.asked or not has_turns or self._claims(given):
             return {}
         self.asked = True
+        reminder = VERDICT_REMINDER if self.reviewing else REMINDER
         # A plain block would tell it twice, once of them as an error.
-        return {"hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": REMINDER}}
+        return {"hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": reminder}}
 
     async def on_compaction(self, _given: Any, _tool_use_id: str | None, _context: Any) -> dict[str, Any]:
         """Say the rules again when the conversation was cut down to a summary."""
@@ -70,6 +78,8 @@ class Reminders:
         message = given.get("last_assistant_message") if isinstance(given, dict) else None
         if not isinstance(message, str):
             return True  # nothing to judge by: do not stand in the way
+        if self.reviewing:
+            return has_verdict(message)
         return read_claim(message, None, signal=self.signal).form != "none"
 
 
@@ -85,4 +95,5 @@ def sdk_options(reminders: Reminders) -> "ClaudeAgentOptions":
             HookMatcher(matcher="compact", hooks=[cast("Any", reminders.on_compaction)], timeout=HOOK_TIMEOUT)
         ],
     }
-    return ClaudeAgentOptions(mcp_servers={SERVER: create_sdk_mcp_server(SERVER, tools=[report])}, hooks=hooks)
+    servers: Any = {} if reminders.reviewing else {SERVER: create_sdk_mcp_server(SERVER, tools=[report])}
+    return ClaudeAgentOptions(mcp_servers=servers, hooks=hooks)

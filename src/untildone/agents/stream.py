@@ -28,6 +28,7 @@ _HEARTBEATS = (b'{"type":"tool_progress"', b'{"type":"keep_alive"')
 _USER = b'{"type":"user","message":'
 # In valid JSON these bytes can only be structure: inside a string the quotes would be escaped.
 _AFTER_MESSAGE = b']},"parent_tool_use_id":'
+_PATCH = re.compile(rb'"structuredPatch":\[|"old_source":"')
 _PARENT = re.compile(rb'(?:null|"[^"\\]*")(?=,)')
 
 
@@ -41,6 +42,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     message: Any = None
     event: Any = None
     api_message_id: Any = None
+    patch: Any = None
+    """What a tool says it did to a file, without the file itself."""
+    tool_use_result: msgspec.Raw = msgspec.Raw()
+    """Only while a line is parsed: it repeats what is in the message, and whole files."""
     data: Any = None
     """The whole line, for system lines other than `init` and for control lines."""
     # system/init
@@ -93,10 +98,18 @@ class _LargeMessage(msgspec.Struct):
 class _LargeUser(msgspec.Struct):
     message: _LargeMessage
     parent_tool_use_id: Any = None
+    tool_use_result: msgspec.Raw = msgspec.Raw()
+
+
+class _Patch(msgspec.Struct):
+    type: Any = None
+    structured_patch: Any = msgspec.field(default=None, name="structuredPatch")
+    old_source: Any = None
 
 
 _decode_large = msgspec.json.Decoder(_LargeUser).decode
 _decode_line = msgspec.json.Decoder(Line).decode
+_decode_patch = msgspec.json.Decoder(_Patch).decode
 _decode_any = msgspec.json.Decoder().decode
 
 
@@ -198,7 +211,19 @@ def _large_user_line(line: bytes) -> Line | None:
         ]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return Line(type="user", parent_tool_use_id=user.parent_tool_use_id, message={"content": content})
+    patch = _patch(user.tool_use_result)
+    return Line(type="user", parent_tool_use_id=user.parent_tool_use_id, message={"content": content}, patch=patch)
+
+
+def _patch(raw: msgspec.Raw) -> dict[str, Any] | None:
+    """The patch of a tool that edits files; the contents before and after are not even decoded."""
+    if not _PATCH.search(raw):
+        return None
+    try:
+        found = _decode_patch(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return {"type": found.type, "structuredPatch": found.structured_patch, "old_source": found.old_source}
 
 
 def _beginning(raw: memoryview) -> dict[str, Any]:
@@ -244,8 +269,9 @@ def _with_short_answers(parsed: Line) -> Line:
             if isinstance(block, dict) and block.get("type") == "tool_result":
                 text = _answer_text(block.get("content"))
                 block["content"], block["full_length"] = text[:TEXT_KEPT], len(text)
-    # Nothing but this is read of a user line, and a long one has no more: see `_end_of_message`.
-    return Line(type="user", parent_tool_use_id=parsed.parent_tool_use_id, message=parsed.message)
+    # Nothing but this is read of a user line, and a long one may have no more: see `_end_of_message`.
+    patch = _patch(parsed.tool_use_result)
+    return Line(type="user", parent_tool_use_id=parsed.parent_tool_use_id, message=parsed.message, patch=patch)
 
 
 def _answer_text(content: Any) -> str:

@@ -24,6 +24,11 @@ class Gathered:
     denials: dict[str, None] = field(default_factory=dict)
     models: dict[str, None] = field(default_factory=dict)
     drivers: int = 0
+    baseline: ev.BaselineTaken | None = None
+    """The checks before any work, as last taken."""
+    reviews: list[ev.IterationCompleted] = field(default_factory=list)
+    landings: list[ev.Event] = field(default_factory=list)
+    """What became of the work on its way to the base."""
 
 
 def gather(records: Iterable[ev.Record]) -> Gathered:
@@ -31,7 +36,20 @@ def gather(records: Iterable[ev.Record]) -> Gathered:
     found = Gathered()
     for record in records:
         _take(found, record)
+        _take_delivery(found, record.event)
     return found
+
+
+def _take_delivery(found: Gathered, event: ev.Event) -> None:
+    match event:
+        case ev.BaselineTaken():
+            found.baseline = event
+        case ev.LandingMerged() | ev.LandingReverted() | ev.LandingRejected() | ev.LandingGaveUp():
+            found.landings.append(event)
+        case ev.IterationCompleted(verdict=verdict) if verdict is not None:
+            found.reviews.append(event)
+        case _:
+            pass
 
 
 def _take(found: Gathered, record: ev.Record) -> None:

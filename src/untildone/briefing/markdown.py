@@ -4,6 +4,15 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import tzinfo
 
+from untildone.briefing.delivery import (
+    arrival_sentence,
+    baseline_lines,
+    check_remarks,
+    guard_section,
+    landing_section,
+    review_section,
+    where_checked,
+)
 from untildone.briefing.gathered import Gathered, gather
 from untildone.briefing.safe import cell, fence, span
 from untildone.core import events as ev
@@ -12,6 +21,7 @@ from untildone.core.faults import FAULTS
 from untildone.core.figures import clock, count, dollars, short_commit
 from untildone.core.history import IterationRow, iteration_rows
 from untildone.core.lines import event_line, exit_text
+from untildone.core.lines_delivery import shown_check
 from untildone.core.outcome import CheckResult
 from untildone.core.spending import SUBSCRIPTION
 from untildone.core.state import LoopState
@@ -32,6 +42,9 @@ def render(
         _head(view, state, found, zone),
         _done(rows, found),
         _evidence(view, state, found, zone),
+        guard_section(state, state.findings),
+        review_section(found.reviews),
+        landing_section(state, found.landings),
         _not_done(view, state, found),
         _faults(rows, found, zone),
         _said("Decisions and assumptions", found.assumptions, "No assumption was reported by the agent."),
@@ -59,6 +72,8 @@ def headline(view: RunView) -> str:
 
 def _head(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | None) -> list[str]:
     lines = [f"# Briefing: {span(view.name or view.run_id or 'no run', 80)}", "", f"**{headline(view)}**", ""]
+    if arrived := arrival_sentence(state, view.exit_reason):
+        lines += [arrived, ""]
     if view.detail:
         lines += [f"In detail: {span(view.detail, 500)}", ""]
     if not state.run_id:
@@ -123,7 +138,8 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
         if not state.spec.checks:
             return [*lines, "None. No checks were given, so nothing was verified by anyone but the agent."]
         wanted = ", ".join(span(command) for command in state.spec.checks)
-        return [*lines, f"None. The checks ({wanted}) were never run: the agent never claimed to be done."]
+        never = f"None. The checks ({wanted}) were never run: the agent never claimed to be done."
+        return [*lines, never, *baseline_lines(found.baseline)]
     at, last = found.validations[-1]
     passed = sum(event.passed for _, event in found.validations)
     where = f"at commit {span(last.commit, 64)}" if last.commit else "in the working tree, at no commit"
@@ -133,6 +149,8 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
     )
     lines += ["", "| check | result | exit | seconds | sha256 of its output |", "|---|---|---|---|---|"]
     lines += [_check_row(check) for check in last.checks]
+    lines += ["", where_checked(last.room)]
+    lines += [*check_remarks(last.checks, state.flaky), *baseline_lines(found.baseline)]
     if last.iteration_num < view.attempts:
         lines += ["", "**Work went on after that**: what is there now has not been checked."]
     return lines
@@ -141,9 +159,13 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
 def _check_row(check: CheckResult) -> str:
     result = "passed" if check.passed else "**failed**"
     return (
-        f"| {cell(check.command)} | {result} | {exit_text(check.exit_code)} | {check.seconds:.1f} "
+        f"| {cell(shown_check(check))} | {result} | {_exit(check)} | {check.seconds:.1f} "
         f"| {cell(check.output_sha256, 64)} |"
     )
+
+
+def _exit(check: CheckResult) -> str:
+    return exit_text(check.exit_code) if check.command else ""
 
 
 # --- what was not done ---------------------------------------------------------------------------------------
@@ -181,7 +203,9 @@ def _failing_checks(found: Gathered) -> list[str]:
     _, last = found.validations[-1]
     lines = []
     for check in last.checks:
-        if not check.passed:
+        if not check.passed and (check.hidden or not check.command):
+            lines.append(f"- {span(shown_check(check))} does not hold.")
+        elif not check.passed:
             lines += [f"- The check {span(check.command)} fails ({exit_text(check.exit_code)}). The end of its output:"]
             lines += ["", fence(check.output_tail, lines=25), ""]
     lines += [f"- {span(error, 500)}" for error in last.errors]

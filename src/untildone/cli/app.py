@@ -39,6 +39,13 @@ COMMANDS = {
         "skip-wait": ("steering", "Do not wait for a limit any longer: try now."),
         "limits": ("steering", "Show or change the limits of a run, also while it works."),
         "reset": ("steering", "Close the breaker; clear streaks or the session."),
+        "waive": ("delivering", "Let guarded files of a run change."),
+    },
+    "Deliver": {
+        "land": ("delivering", "Bring finished work to its base; try a failed landing again."),
+        "rewind": ("delivering", "Put the tree back to where it was after an iteration."),
+        "fork": ("delivering", "Start a new run from an earlier iteration, in a worktree."),
+        "worktrees": ("worktrees", "List the worktrees of runs; remove those that may go."),
     },
     "Set up": {
         "doctor": ("setup", "Check that everything needed is here."),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from untildone import wiring
 from untildone.cli.driving import Driven, Job, Output, drive_one, exit_code_of, show_result
+from untildone.cli.own_tree import tidy_up
 from untildone.cli.streams import put, say
 from untildone.core.chain import has_next, next_run_id
 from untildone.core.printable import one_line
@@ -49,6 +50,7 @@ async def drive_chain(
             raise
         if not await _goes_on(log, driven):
             show_result(driven.state, wiring.system_clock().now(), output)
+            await tidy_up(log, driven.state, store)
             if has_next(driven.state):
                 say(f"stopped before the next goal: `{_start_next(driven.state)}` starts it")
             return exit_code_of(driven.state)

@@ -9,7 +9,13 @@ from untildone.core.stopping import DONE
 Tone = Literal["good", "bad", "warn", "quiet", "head", "plain"]
 
 # Shown by `log`; while one watches they only say what the lines around them say better.
-_BOOKKEEPING = (ev.ContinuousResumed, tr.AgentSession, tr.AgentStarted, ev.ContinuousLimitReached)
+_BOOKKEEPING = (
+    ev.ContinuousResumed,
+    tr.AgentSession,
+    tr.AgentStarted,
+    ev.ContinuousLimitReached,
+    tr.IterationFilesChanged,
+)
 
 # Trouble inside an iteration that explains why nothing seems to happen.
 _TELLING = frozenset({
@@ -33,6 +39,12 @@ _TONES: dict[type[ev.Event], Tone] = {
     ev.IterationFailed: "bad",
     ev.LandingCommitted: "good",
     ev.LandingSnapshot: "warn",
+    ev.LandingMerged: "good",
+    ev.LandingRejected: "warn",
+    ev.LandingReverted: "bad",
+    ev.LandingGaveUp: "bad",
+    ev.WaiverGiven: "warn",
+    ev.Rewound: "warn",
     ev.MessageReceived: "warn",
     tr.AgentToolUse: "quiet",
     tr.AgentToolResult: "bad",

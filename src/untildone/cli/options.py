@@ -118,6 +118,7 @@ def _option(setting: Setting) -> Callable[[F], F]:
         multiple=setting.repeatable,
         **({"type": click.Choice(setting.choices)} if setting.choices else {}),
         **({"is_flag": True, "type": bool} if not setting.kind else {}),
+        **({"is_flag": False, "flag_value": setting.alone} if setting.alone else {}),
     )
 
 

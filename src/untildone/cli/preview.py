@@ -14,12 +14,14 @@ from untildone.core.limits import LIMITS
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import printable
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, build_prompt, rules
+from untildone.core.standing import contract_facts
 from untildone.core.state import LoopState
 from untildone.git.repository import project_root
 from untildone.git.run import git
+from untildone.trees import planned_worktree
 
 
-def preview_text(spec: RunSpec, policy: Policy) -> str:
+def preview_text(spec: RunSpec, policy: Policy, worktree: str | None = None) -> str:
     """The plan of a run and the first prompt, for a person."""
     options = spec.options
     rights = "no permission checks at all" if options.skip_permissions else options.permission_mode
@@ -29,9 +31,11 @@ def preview_text(spec: RunSpec, policy: Policy) -> str:
         ("folder", spec.cwd),
         ("limits", ", ".join(_limits(policy)) or "none (--unbounded)"),
         ("checks", "; ".join(spec.checks) or "none: claims are believed after a streak"),
+        *contract_facts(spec),
         ("agent", f"{options.agent}, model {options.model or 'default'}"),
         ("rights", rights + tools),
         ("claude arguments", " ".join(options.extra_args) or "none"),
+        *([("worktree", planned_worktree(worktree, spec))] if worktree is not None else []),
         ("commits", _commits(spec)),
         *((label, command) for label, command in _commands(spec) if command),
     ]

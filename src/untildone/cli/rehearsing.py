@@ -15,6 +15,7 @@ from untildone.cli.nights import night
 from untildone.cli.options import folder_of
 from untildone.cli.scratch import ending_in_order, scratch_folder, undisturbed
 from untildone.cli.streams import put, say
+from untildone.core.contract import Contract, commands
 from untildone.core.policy import AgentOptions, Policy, RunSpec
 from untildone.errors import UsageError
 from untildone.rehearsal.environment import DUMMY_KEY, claude_environment
@@ -89,7 +90,7 @@ async def _rehearse(scratch: Path, scenario: str | None, claude: str | None, out
         goal=story().goal,
         cwd=str(folder.resolve()),
         name="rehearsal",
-        checks=story().checks,
+        contract=Contract(checks=commands(*story().checks)),
         options=AgentOptions(claude=claude, skip_permissions=True),
     )
     run_id = wiring.new_run_id()

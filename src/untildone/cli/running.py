@@ -15,8 +15,11 @@ from untildone.cli.chaining import drive_chain
 from untildone.cli.driving import Job, Output, foreground, opened
 from untildone.cli.guarding import operator_only
 from untildone.cli.options import ThemedCommand, folder_of, setting_options, settled, store_of
+from untildone.cli.own_tree import in_own_tree
 from untildone.cli.preview import preview_text
 from untildone.cli.streams import say
+from untildone.cli.worktrees import list_and_leave
+from untildone.core.coherence import remarks
 from untildone.core.durations import format_duration
 from untildone.core.events import Event, ResetRequested, SettingsChanged
 from untildone.core.figures import count
@@ -72,6 +75,14 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--dry-run", is_flag=True, help="Show what would be asked and run; start nothing."),
         click.option("--reset-circuit", is_flag=True, help="Close the breaker of the run that is resumed."),
         click.option("--new", is_flag=True, help="Start anew instead of resuming a run of the same name."),
+        click.option(
+            "--list-worktrees",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=list_and_leave,
+            help="The same as `untildone worktrees ls`.",
+        ),
         click.option("--name", help="A stable name for the run. Default: from folder and goal."),
         click.option("--cwd", metavar="DIR", help="Work in this folder instead of the current one."),
     ):
@@ -89,6 +100,8 @@ def run(forwarded: tuple[str, ...], goal: str | None, prompt: str | None, prompt
     given = [text for text in (goal, prompt) if text is not None]
     if prompt_file is not None:
         given.append(read_text_file(prompt_file, "--prompt-file"))
+    if not given and " " in (rest["worktree"] or "").strip():
+        raise UsageError("--worktree took the goal for a branch: put the goal before it")
     if len(given) != 1:
         problem = "a goal is missing" if not given else "there is more than one goal"
         raise UsageError(f'{problem}: give exactly one of `untildone run "GOAL"`, -p/--prompt or --prompt-file')
@@ -127,13 +140,19 @@ def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_
     name = wish.name or config.run_name(folder, goal)
     spec = config.run_spec(resolved, goal=goal, cwd=folder, name=name, task_file=task_file)
     spec = wiring.with_goals(spec)
+    for remark in remarks(spec):
+        say(remark)
+    own_tree = resolved.value("worktree")
     if wish.dry_run:
         from untildone.cli.masking import masked_spec
 
         plan = {"spec": asdict(masked_spec(spec)), "policy": asdict(policy)}
-        click.echo(json.dumps(plan) if output.json else preview_text(spec, policy))
+        click.echo(json.dumps(plan) if output.json else preview_text(spec, policy, own_tree))
         return 0
     store = store_of(resolved.value("store"))
+    if own_tree is not None:
+        parent = resolved.value("worktree_base_dir")
+        spec = foreground(in_own_tree(spec, own_tree, store, parent=parent, new=wish.new))
     if wish.detach:
         from untildone.cli.detaching import hand_over
 

@@ -39,7 +39,7 @@ def config(ctx: click.Context, *, as_json: bool, profile: str | None, cwd: str |
         say(notice)
     if as_json:
         table = {s.name: {"value": _value(s, resolved), "origin": resolved.origin(s.name)} for s in SETTINGS}
-        click.echo(json.dumps(table, ensure_ascii=False))
+        click.echo(json.dumps(table, ensure_ascii=False, default=asdict))
         return
     for group, title in GROUPS.items():
         click.echo(f"\n{title}")

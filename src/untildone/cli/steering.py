@@ -136,7 +136,7 @@ def limits(run: str | None, store: str | None, cwd: str | None, **given: Any) ->
 
 @click.command(cls=ThemedCommand)
 @run_argument
-@setting_options(setting for setting in SETTINGS if setting.name != "profile")
+@setting_options(s for s in SETTINGS if s.name not in {"profile", "worktree", "worktree_base_dir"})
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else.")
 @click.option("--format", "shape", metavar="TEXT", help="Print the result like '{name}: {exit_reason}'.")
 @click.option(

@@ -68,6 +68,7 @@ def status_text(view: RunView, width: int | None = None) -> str:
         *_ledger(view),
         *((gauge.label, gauge.text) for gauge in view.gauges),
         ("checks", view.verdict),
+        *view.standing,
         ("claims", f"{view.streak} of {view.streak_needed} in a row"),
         ("breaker", view.breaker),
         ("commits", f"{view.commits}" + (f", last {short_commit(view.last_commit)}" if view.last_commit else "")),

@@ -36,6 +36,11 @@ _ADVICE: Mapping[Reason, str] = {
     Reason.CONSECUTIVE_ERRORS: "See what failed with `untildone log {name}`, then `untildone resume {name}`.",
     Reason.CIRCUIT_OPEN: 'Say what to do differently with `untildone message {name} "..."`, '
     "then `untildone reset {name}` and `untildone resume {name}` (or wait {cooldown}: one trial is allowed then).",
+    Reason.CLEAN_ROOM: "Say how a fresh checkout is prepared: `untildone resume {name} --setup 'CMD'`, "
+    "or what it borrows: `--share FOLDER` (weaker: `--check-in tree`).",
+    Reason.REVIEW_STALEMATE: 'Decide between the two with `untildone message {name} "..."`, '
+    "then `untildone resume {name}` (`--review never` goes on without a reviewer).",
+    Reason.LANDING_FAILED: "The work is kept. Mend what is in the way, then `untildone land {name}`.",
     Reason.HOOK_FAILED: "Mend the command that failed, then `untildone resume {name}`.",
     Reason.SURROUNDINGS: "Your work is kept. Mend what failed, then `untildone resume {name}`.",
     Reason.INTERNAL_ERROR: "Your work is kept. See `untildone log {name}`; "

@@ -4,7 +4,7 @@ Stdlib only: the Stop hook runs this file under `python3 -I -S`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,6 +31,8 @@ class Report:
     recommendation: str = ""
     summary: str = ""
     """One line on what was done, fit for a commit message."""
+    commit_message: str = ""
+    """A whole commit message, where one was asked for: a summary line, a blank line, a body."""
     assumptions: tuple[str, ...] = ()
     """Decisions taken because nobody was there to ask."""
     questions: tuple[str, ...] = ()
@@ -104,6 +106,7 @@ TESTS_STATUSES = ("PASSING", "FAILING", "NOT_RUN")
 WORK_TYPES = ("IMPLEMENTATION", "TESTING", "DOCUMENTATION", "REFACTORING")
 
 TEXT_CAP = 2000
+MESSAGE_CAP = 4000
 LIST_CAP = 20
 COUNT_CAP = 1_000_000_000
 _LINES = {"type": "array", "items": {"type": "string"}, "maxItems": LIST_CAP}
@@ -126,6 +129,10 @@ REPORT_SCHEMA: dict[str, object] = {
         "work_type": {"type": "string", "enum": list(WORK_TYPES), "description": "what this iteration mostly was"},
         "recommendation": {"type": "string", "description": "what to do next, or what blocks you"},
         "summary": {"type": "string", "description": "one line on what was done, fit for a commit message"},
+        "commit_message": {
+            "type": "string",
+            "description": "only if your instructions ask for one: the whole commit message for this iteration's work",
+        },
         "assumptions": {**_LINES, "description": "decisions you took because nobody was there to ask"},
         "questions": {**_LINES, "description": "what a human should answer later"},
     },
@@ -146,6 +153,7 @@ def report_from(data: Mapping[str, object]) -> Report:
         work_type=_one_of(WORK_TYPES, data.get("work_type"), "IMPLEMENTATION"),
         recommendation=_text(data.get("recommendation")),
         summary=" ".join(_text(data.get("summary")).split()),
+        commit_message=_message(data.get("commit_message")),
         assumptions=_texts(data.get("assumptions")),
         questions=_texts(data.get("questions")),
     )
@@ -171,12 +179,28 @@ def _count(value: object) -> int:
     return min(int(value), COUNT_CAP)
 
 
-def _text(value: object) -> str:
+def _text(value: object, cap: int = TEXT_CAP) -> str:
     if not isinstance(value, str):
         return ""
     # Control characters would act on terminals; half a surrogate pair cannot be stored.
-    kept = "".join(c for c in value[: 2 * TEXT_CAP] if c in "\n\t" or (c >= " " and not "\x7f" <= c <= "\x9f"))
-    return kept.encode("utf-8", "replace").decode().strip()[:TEXT_CAP]
+    kept = "".join(c for c in value[: 2 * cap] if c in "\n\t" or (c >= " " and not "\x7f" <= c <= "\x9f"))
+    return kept.encode("utf-8", "replace").decode().strip()[:cap]
+
+
+# What tools sign their messages with. The author of a commit is the one in whose name it is made.
+_SIGNATURE = re.compile(
+    r"\W*(?:generated|created|written|made) (?:with|by|using)\b.*(?:\bclaude\b|\banthropic\b|\bAI\b|\buntildone\b).*"
+    r"|\W*co-authored-by:.*(?:\bclaude\b|\banthropic\b).*"
+    r"|\W*claude-session:.*",
+    re.IGNORECASE,
+)
+
+
+def _message(value: object) -> str:
+    """A commit message: a summary line, a blank line, a body, and no signature of a tool."""
+    lines = [line.rstrip() for line in _text(value, MESSAGE_CAP).split("\n") if not _SIGNATURE.fullmatch(line)]
+    summary, _, body = "\n".join(lines).strip().partition("\n")
+    return f"{summary}\n\n{body.strip()}" if body.strip() else summary
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -195,11 +219,14 @@ _FIELDS = {
     "EXIT_SIGNAL": "exit_signal",
     "RECOMMENDATION": "recommendation",
     "SUMMARY": "summary",
+    "COMMIT_MESSAGE": "commit_message",
 }
 _WORDS = {
     "STATUS": STATUSES, "TESTS_STATUS": TESTS_STATUSES, "WORK_TYPE": WORK_TYPES, "EXIT_SIGNAL": ("TRUE", "FALSE")
 }  # fmt: skip
-_PROSE = frozenset({"SUMMARY", "RECOMMENDATION"})
+_PROSE = frozenset({"SUMMARY", "RECOMMENDATION", "COMMIT_MESSAGE"})
+_LONG = "COMMIT_MESSAGE"
+"""The one field whose value may go on over the next lines, up to another field or the end of the block."""
 _WORD_CAP = 100
 """No chosen word or number is longer; what is read of a hostile value stays short."""
 _CHOICE = re.compile(r"([A-Z_]+)\s*(?:[|/]|\bOR\b)\s*(?=([A-Z_]+))")
@@ -253,10 +280,9 @@ def _block(lines: list[str], begin: int, end: int, echoed: list[bool]) -> Report
     if above is not None and echoed[above] and echoed[begin]:
         return None
     values: dict[str, object] = {}
-    for line in lines[begin + 1 : end]:
-        key, colon, value = line[:TEXT_CAP].strip(" \t*`").partition(":")
-        key, value = key.strip(WRAPPING), value.strip(" \t*`\"'")
-        if not colon or key not in _FIELDS:
+    for number in range(begin + 1, end):
+        key, value = _field(lines[number])
+        if key not in _FIELDS:
             continue
         if key in _PROSE:
             is_example = value.startswith("<") and value.endswith(">")
@@ -265,8 +291,23 @@ def _block(lines: list[str], begin: int, end: int, echoed: list[bool]) -> Report
             is_example = value.startswith("<") or _offers_choice(value, _WORDS.get(key, ()))
         if is_example:
             return None
+        if key == _LONG:
+            value = "\n".join((value, *_until_next_field(lines[number + 1 : end])))
         values[_FIELDS[key]] = _first_word(key, value) if key in _WORDS else value
     return report_from(values) if values else None
+
+
+def _field(line: str) -> tuple[str, str]:
+    """Name and value of a field; no name where the line is none."""
+    key, colon, value = line[:TEXT_CAP].strip(" \t*`").partition(":")
+    return (key.strip(WRAPPING), value.strip(" \t*`\"'")) if colon else ("", "")
+
+
+def _until_next_field(lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        if _field(line)[0] in _FIELDS:
+            return
+        yield line[:TEXT_CAP].removeprefix("  ")  # below a header every line is indented
 
 
 def _offers_choice(value: str, words: tuple[str, ...]) -> bool:
@@ -307,8 +348,10 @@ def _asks(lines: list[str]) -> bool:
 # --- what the agent is told ----------------------------------------------------------------------------------
 
 
-def status_instructions(signal: str) -> str:
+def status_instructions(signal: str, *, commit_message: bool = False) -> str:
     """How to report, for the system prompt. Quoted back in full, it is no claim."""
+    message = f"\nCOMMIT_MESSAGE: {_MESSAGE_EXAMPLE}" if commit_message else ""
+    asked = f"\n\n{_MESSAGE_WANTED}" if commit_message else ""
     return f"""\
 ## How to report
 As your last act, call the tool `mcp__untildone__report` (or `StructuredOutput`, whichever you have) exactly once, with
@@ -323,10 +366,17 @@ TESTS_STATUS: <{" | ".join(TESTS_STATUSES)}>
 WORK_TYPE: <{" | ".join(WORK_TYPES)}>
 EXIT_SIGNAL: <true | false>
 SUMMARY: <one line on what you did, fit for a commit message>
-RECOMMENDATION: <what to do next, or what blocks you>
+RECOMMENDATION: <what to do next, or what blocks you>{message}
 ---END_LOOP_STATUS---
 
 Set the exit signal to true only if the ENTIRE goal is reached and you have verified it yourself; with work left,
 it is false, even when the task at hand is complete. BLOCKED means that only a human can help: say with what.
 Where you can give neither tool call nor block, this phrase alone on the last line of your final message also means
-that the entire goal is reached; never write it for any other purpose: `{signal}`"""
+that the entire goal is reached; never write it for any other purpose: `{signal}`{asked}"""
+
+
+_MESSAGE_EXAMPLE = "<the whole message; it may go on over the next lines, up to the end of the block>"
+_MESSAGE_WANTED = """\
+The loop commits your work with the message you write: give it as `commit_message`. A summary line of at most 72
+characters in the imperative, a blank line, and a body that says what was changed and why. Describe the change itself,
+not the iteration; no footers, and nothing on what wrote it."""

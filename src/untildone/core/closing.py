@@ -4,10 +4,11 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from untildone.core import events as ev
-from untildone.core.claims import read_claim, without_status
+from untildone.core.claims import Claim, read_claim, without_status
 from untildone.core.faults import MODEL_ERROR, SESSION_LOST, TIMEOUT, TURNS_EXHAUSTED, Fault, Remedy, classify
 from untildone.core.limits import LONGEST_PROBE
 from untildone.core.outcome import Evidence, FaultEvidence, Outcome
+from untildone.core.reviewing import read_verdict
 from untildone.core.signature import error_signature
 from untildone.core.state import LoopState
 from untildone.core.wording import FARTHEST, reset_moment
@@ -110,14 +111,7 @@ def _fault(outcome: Outcome, change: Change, cut: Fault | None) -> Fault | None:
 def _completed(
     state: LoopState, outcome: Outcome, evidence: Evidence, *, prompt: str, now: float
 ) -> ev.IterationCompleted:
-    policy = state.policy
-    claim = read_claim(
-        outcome.final_text,
-        outcome.report,
-        signal=policy.completion_signal,
-        match=policy.completion_match,
-        prompt=prompt,
-    )
+    is_review = state.open is not None and state.open.review
     return ev.IterationCompleted(
         iteration_num=state.open.number if state.open else state.attempts,
         cost_usd=outcome.cost_usd,
@@ -127,9 +121,21 @@ def _completed(
         usage=outcome.usage,
         duration_seconds=_duration(state, now),
         num_turns=outcome.num_turns,
-        claim=claim,
+        claim=Claim() if is_review else _claim(state, outcome, prompt),
         evidence=evidence,
+        verdict=read_verdict(outcome.final_text) if is_review else None,
         **progress_of(state, now),
+    )
+
+
+def _claim(state: LoopState, outcome: Outcome, prompt: str) -> Claim:
+    policy = state.policy
+    return read_claim(
+        outcome.final_text,
+        outcome.report,
+        signal=policy.completion_signal,
+        match=policy.completion_match,
+        prompt=prompt,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from untildone.core import events, trace
+from untildone.core import events, landing_events, trace, witness_events
 from untildone.core.events import Event, Kind, Record, Unknown
 from untildone.errors import StoreError
 
@@ -19,7 +19,22 @@ T = TypeVar("T")
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
-UPGRADES: dict[tuple[str, int], Upgrade] = {}
+
+def _with_contract(payload: dict[str, Any]) -> dict[str, Any]:
+    """Checks were plain commands once, run in the tree, and whether to commit was a switch."""
+    spec = dict(payload["spec"])
+    checks = [{"name": command, "command": command} for command in spec.pop("checks", ())]
+    contract = {"checks": checks, "room": "tree", "guard": "off"}
+    if (timeout := spec.pop("check_timeout", None)) is not None:
+        contract["timeout"] = timeout
+    landing = {} if spec.pop("commit", True) else {"land": "none"}
+    return {**payload, "spec": {**spec, "contract": contract, "landing": landing}}
+
+
+UPGRADES: dict[tuple[str, int], Upgrade] = {
+    ("continuous.started", 1): _with_contract,
+    ("continuous.settings_changed", 1): _with_contract,
+}
 """From (type, version) to a function that turns such a payload into one of the next version."""
 
 NUL = b"\\u0000"
@@ -34,8 +49,9 @@ def _declared(module: ModuleType) -> list[type[Event]]:
     return [cls for cls in found if cls.__module__ == module.__name__ and "TYPE" in vars(cls)]
 
 
+_MODULES = (events, witness_events, landing_events, trace)
 REGISTRY: Mapping[str, type[Event]] = {
-    cls.TYPE: cls for module in (events, trace) for cls in _declared(module) if cls is not Unknown
+    cls.TYPE: cls for module in _MODULES for cls in _declared(module) if cls is not Unknown
 }
 """Every event type this version knows."""
 

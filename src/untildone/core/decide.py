@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from untildone.core import breaker, window
-from untildone.core.claims import streak_needed
+from untildone.core.delivery import CLEAN_ROOM, done_for, landing_for, owes_check, owes_review
 from untildone.core.durations import format_duration
 from untildone.core.faults import (
     DISK_LOW,
@@ -44,13 +44,29 @@ class Iterate:
     """One last word out of the reserve: notes for whoever comes next."""
     instead: str | None = None
     """The fallback that takes over: a model, or `agent:NAME`."""
+    review: bool = False
+    """Look at what was done instead of doing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """Run the checks before any work is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """The agent claims to be done: run the checks."""
+    """The agent claims to be done, or its work is about to land: run the checks."""
 
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Land:
+    """Bring the work to where the user wants it."""
+
+    commit: str
+    because: str
+    """The stop reason that waits for it; empty: the run goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +85,7 @@ class Stop:
     detail: str = ""
 
 
-Decision = Iterate | Verify | Wait | Stop
+Decision = Iterate | Baseline | Verify | Land | Wait | Stop
 Rule = Callable[[LoopState, float], bool]
 
 
@@ -83,11 +99,6 @@ class StopRule:
     """Stops even while a claim waits for its checks."""
     after_handoff: bool = False
     """Lets the session that was cut off say its last word first."""
-
-
-def _is_done_by_claims(state: LoopState, _: float) -> bool:
-    needed = streak_needed(state.streak_form, state.policy.completion_threshold)
-    return not state.spec.checks and not state.commit_trouble and 0 < needed <= state.streak
 
 
 def _will_not_wait(state: LoopState, now: float) -> bool:
@@ -113,8 +124,11 @@ def _outage_lasts(state: LoopState, _: float) -> bool:
 STOP_RULES: tuple[StopRule, ...] = (
     StopRule(Reason.SHUTDOWN_SIGNAL, lambda s, _: s.stop is not None and s.stop.signal is not None, before_checks=True),
     StopRule(Reason.STOP_REQUESTED, lambda s, _: s.stop is not None, before_checks=True),
-    StopRule(Reason.VALIDATION_PASSED, lambda s, _: s.verified),
-    StopRule(Reason.COMPLETION_SIGNAL, _is_done_by_claims),
+    StopRule(Reason.VALIDATION_PASSED, lambda s, _: done_for(s) is Reason.VALIDATION_PASSED),
+    StopRule(Reason.COMPLETION_SIGNAL, lambda s, _: done_for(s) is Reason.COMPLETION_SIGNAL),
+    StopRule(Reason.CLEAN_ROOM, lambda s, _: s.fatal == CLEAN_ROOM),
+    StopRule(Reason.LANDING_FAILED, lambda s, _: bool(s.arrival.trouble)),
+    StopRule(Reason.REVIEW_STALEMATE, lambda s, _: s.review_rounds >= s.spec.review.rounds),
     StopRule(Reason.AUTHENTICATION, lambda s, _: s.fatal == "authentication"),
     StopRule(Reason.BILLING, lambda s, _: s.fatal == "billing"),
     StopRule(Reason.MODEL_NOT_FOUND, lambda s, _: s.fatal == "model_not_found"),
@@ -129,6 +143,10 @@ STOP_RULES: tuple[StopRule, ...] = (
 )
 
 
+_COUNTED = frozenset({Reason.MAX_RUNS, Reason.MAX_ITERATIONS})
+"""Limits on how often work is done. Looking at what the last time brought is none."""
+
+
 def decide(state: LoopState, now: float) -> Decision:
     """What happens next in this state, at this moment. Total: every state has an answer."""
     return _stop_or_look(state, now) or _rest(state, now) or _iterate(state, now)
@@ -137,13 +155,25 @@ def decide(state: LoopState, now: float) -> Decision:
 def _stop_or_look(state: LoopState, now: float) -> Decision | None:
     """The first stop rule that holds; a claim is checked, and a session that was cut off heard, in their turn."""
     for rule in STOP_RULES:
-        if state.claim_due and not rule.before_checks:
-            return Verify(state.attempts)
+        if not rule.before_checks and (owed := _owed(state)) is not None:
+            return owed
         if state.handoff_due and state.retry is not None and rule.after_handoff:
             return Iterate(state.retry.number, state.retry.retry, state.retry.session_id, handoff=True)
-        if rule.holds(state, now):
+        if rule.holds(state, now) and not (rule.reason in _COUNTED and owes_review(state)):
             return Stop(rule.reason, _detail(rule.reason, state))
     return None
+
+
+def _owed(state: LoopState) -> Decision | None:
+    """What the loop does by itself before it may stop for anything but a human."""
+    if state.fatal == CLEAN_ROOM or state.arrival.trouble:
+        return None
+    if state.spec.contract.checks and state.baseline is None and state.attempts == 0:
+        return Baseline()
+    if state.claim_due or owes_check(state):
+        return Verify(state.attempts)
+    because = landing_for(state)
+    return Land(state.last_commit, because) if because is not None and state.last_commit else None
 
 
 def _rest(state: LoopState, now: float) -> Decision | None:
@@ -154,8 +184,12 @@ def _rest(state: LoopState, now: float) -> Decision | None:
 
 
 def _iterate(state: LoopState, now: float) -> Iterate:
-    if state.retry is not None:
-        return Iterate(state.retry.number, state.retry.retry, state.retry.session_id, instead=_instead(state))
+    # What a human says urgently is for the one who works: a review would only be about what is about to change.
+    is_urgent = any(message.urgent for message in state.messages)
+    if (again := state.retry) is not None and not (again.review and is_urgent):
+        return Iterate(again.number, again.retry, again.session_id, instead=_instead(state), review=again.review)
+    if owes_review(state) and not is_urgent:
+        return Iterate(state.attempts, review=True)
     return Iterate(state.attempts + 1, 0, _session(state, now), instead=_instead(state))
 
 
@@ -226,6 +260,9 @@ _DETAILS: dict[Reason, Callable[[LoopState], str]] = {
     Reason.BILLING: lambda s: s.fatal_detail,
     Reason.MODEL_NOT_FOUND: lambda s: s.fatal_detail,
     Reason.HOOK_FAILED: lambda s: s.fatal_detail,
+    Reason.CLEAN_ROOM: lambda s: s.fatal_detail,
+    Reason.LANDING_FAILED: lambda s: s.arrival.trouble,
+    Reason.REVIEW_STALEMATE: lambda s: s.feedback.strip().partition("\n")[0],
     Reason.STOP_REQUESTED: lambda s: f"by {s.stop.by}" if s.stop else "",
     Reason.SHUTDOWN_SIGNAL: lambda s: f"by {s.stop.by}" if s.stop else "",
 }

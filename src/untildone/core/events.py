@@ -7,7 +7,7 @@ Evolving one: new fields get a default; anything else raises VERSION and adds an
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 from untildone.core.claims import Claim
 from untildone.core.event import Event as Event
@@ -16,8 +16,28 @@ from untildone.core.event import Progress as Progress
 from untildone.core.event import Record as Record
 from untildone.core.event import Source as Source
 from untildone.core.event import Unknown as Unknown
-from untildone.core.outcome import CheckResult, Evidence, Usage
+from untildone.core.landing_events import LandingBegun as LandingBegun
+from untildone.core.landing_events import LandingCommitted as LandingCommitted
+from untildone.core.landing_events import LandingFailed as LandingFailed
+from untildone.core.landing_events import LandingGaveUp as LandingGaveUp
+from untildone.core.landing_events import LandingMerged as LandingMerged
+from untildone.core.landing_events import LandingPrepared as LandingPrepared
+from untildone.core.landing_events import LandingPullOpened as LandingPullOpened
+from untildone.core.landing_events import LandingPushed as LandingPushed
+from untildone.core.landing_events import LandingRejected as LandingRejected
+from untildone.core.landing_events import LandingReverted as LandingReverted
+from untildone.core.landing_events import LandingSnapshot as LandingSnapshot
+from untildone.core.landing_events import LandingWatched as LandingWatched
+from untildone.core.landing_events import RejectionCause as RejectionCause
+from untildone.core.landing_events import Rewound as Rewound
+from untildone.core.outcome import CheckResult as CheckResult
+from untildone.core.outcome import Evidence, Usage
 from untildone.core.policy import Policy, RunSpec
+from untildone.core.reviewing import ReviewVerdict
+from untildone.core.witness_events import BaselineTaken as BaselineTaken
+from untildone.core.witness_events import IterationValidation as IterationValidation
+from untildone.core.witness_events import WaiverGiven as WaiverGiven
+from untildone.core.witness_events import WitnessAtWork as WitnessAtWork
 
 # --- the run -----------------------------------------------------------------------------------
 
@@ -27,6 +47,7 @@ class ContinuousStarted(Event):
     """A run began: the goal, the limits, and all that is needed to pursue it again."""
 
     TYPE: ClassVar[str] = "continuous.started"
+    VERSION: ClassVar[int] = 2
     run_id: str
     goal: str
     limits: Mapping[str, float | int | None]
@@ -154,6 +175,8 @@ class IterationStarted(Progress):
     """The reserve pays for one last word: notes for whoever comes next."""
     model: str | None = None
     """The fallback that took over, if one did."""
+    review: bool = False
+    """It is not work on the goal but a review of what was done."""
     prompt_preview: str = ""
     resume_session: str | None = None
     tree: str = ""
@@ -182,6 +205,8 @@ class IterationCompleted(Progress):
     num_turns: int = 0
     claim: Claim = field(default_factory=Claim)
     evidence: Evidence = field(default_factory=Evidence)
+    verdict: ReviewVerdict | None = None
+    """What a reviewer found; only of a review."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,21 +243,6 @@ class IterationCompletionSignal(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IterationValidation(Event):
-    """The loop ran the checks itself after a claim."""
-
-    TYPE: ClassVar[str] = "iteration.validation"
-    iteration_num: int
-    passed: bool
-    feedback: str = ""
-    checks: tuple[CheckResult, ...] = ()
-    tree: str = ""
-    commit: str | None = None
-    git_status: Mapping[str, Any] = field(default_factory=dict)
-    errors: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TasksRead(Event):
     """The task file as it stood before or after an iteration."""
 
@@ -245,44 +255,6 @@ class TasksRead(Event):
     """Every blocking box is ticked: that is a claim."""
     missing: bool = False
     """The file is gone or no file any more; the other numbers say nothing."""
-
-
-# --- the work's way into git -------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingCommitted(Event):
-    """The loop committed an iteration's work, or found that the agent had."""
-
-    TYPE: ClassVar[str] = "landing.committed"
-    iteration_num: int
-    commit: str
-    branch: str | None = None
-    files_changed: int = 0
-    message: str = ""
-    by: Literal["loop", "agent"] = "loop"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingFailed(Event):
-    """An iteration's work could not be committed; it stays in the tree. Without a reason: nothing is left over."""
-
-    TYPE: ClassVar[str] = "landing.failed"
-    iteration_num: int
-    reason: str
-    files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LandingSnapshot(Event):
-    """Half-done work was saved under a private ref; the tree itself was left alone."""
-
-    TYPE: ClassVar[str] = "landing.snapshot"
-    iteration_num: int
-    ref: str
-    commit: str
-    reason: str = ""
-    files: tuple[str, ...] = ()
 
 
 # --- what the agent did to its own record ---------------------------------------------------------
@@ -376,6 +348,7 @@ class SettingsChanged(Event):
     """A run that stopped is to go on with other settings. Goal, folder and name stay what they are."""
 
     TYPE: ClassVar[str] = "continuous.settings_changed"
+    VERSION: ClassVar[int] = 2
     SOURCE: ClassVar[Source] = "system"
     by: str
     policy: Policy

@@ -24,6 +24,8 @@ _CAUSES = {
     "paused": "a human to resume it",
     "quota_kept": "more quota than the share that is kept for you",
     "disk_low": "free disk space",
+    "ci": "CI and reviews",
+    "forge": "the forge",
 }
 
 

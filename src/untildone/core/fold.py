@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from untildone.core import asked, breaker, landed, meddling, window
+from untildone.core import asked, breaker, heard, landed, meddling, proven, window
 from untildone.core import events as ev
 from untildone.core import trace as tr
-from untildone.core.claims import Claim, says_blocked, says_done
+from untildone.core.claims import Claim, Form, says_blocked, says_done
+from untildone.core.delivery import needs_witness
 from untildone.core.faults import (
     DISK_LOW,
     FAULTS,
@@ -24,7 +25,7 @@ from untildone.core.faults import (
     Remedy,
 )
 from untildone.core.limits import has_reserve
-from untildone.core.spending import book, filed, spend, total, with_estimate
+from untildone.core.spending import book, filed, spend, with_estimate
 from untildone.core.state import LoopState, OpenIteration, Retry, Spend, Wait
 
 Handler = Callable[[LoopState, Any, float], LoopState]
@@ -69,7 +70,8 @@ def _resumed(state: LoopState, _: ev.ContinuousResumed, at: float) -> LoopState:
     return replace(
         state, phase="running", driving=True, last_at=at, stop=None, paused=False, stop_reason=None, stop_detail="",
         fatal=None, fatal_detail="", blocked=None, failures_in_a_row=0, denials_in_a_row=0, outage_since=None,
-        limited_since=None, backoffs=0, breaker=breaker.rest(state.breaker, state.policy, at),
+        limited_since=None, backoffs=0, breaker=breaker.rest(state.breaker, state.policy, at), review_rounds=0,
+        arrival=replace(state.arrival, trouble="", fixes=0),
     )  # fmt: skip
 
 
@@ -132,6 +134,7 @@ def _iteration_started(state: LoopState, event: ev.IterationStarted, at: float) 
             head=event.head,
             branch=event.branch,
             handoff=event.handoff,
+            review=event.review,
             resume_session=event.resume_session,
         ),
         retry=None,
@@ -149,48 +152,25 @@ def _book_abandoned(state: LoopState) -> LoopState:
     return state if state.open is None else book(state, with_estimate(state.open))
 
 
-def _session(state: LoopState, event: tr.AgentSession, at: float) -> LoopState:
-    if state.open is None:
-        return state
-    return replace(
-        state,
-        open=replace(state.open, session_id=event.session_id),
-        last_session=event.session_id,
-        last_session_at=at,
-        lane=event.lane or state.lane,
-    )
-
-
-def _reply_started(state: LoopState, event: tr.AgentReplyStarted, _: float) -> LoopState:
-    if state.open is None:
-        return state
-    under_way = replace(state.open, reply_under_way=event.message_id, reply_under_way_usd=event.cost_usd or 0.0)
-    return replace(state, open=under_way)
-
-
-def _reply(state: LoopState, event: tr.AgentReply, _: float) -> LoopState:
-    """A reply served in full: booked, and proof that an outage is over."""
-    if state.open is None:
-        return book(state, spend(event.cost_usd, 0.0, event.usage))  # by a task that outlived its iteration
-    left = state.open
-    served = replace(left, spend=total(left.spend, spend(event.cost_usd, 0.0, event.usage)), replies=left.replies + 1)
-    if left.reply_under_way == event.message_id:
-        served = replace(served, reply_under_way=None, reply_under_way_usd=0.0)
-    return replace(state, open=served, outage_since=None, limited_since=None, backoffs=0)
-
-
 def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: float) -> LoopState:
     due = landed.unsettled(state.open, state.last_seq)
     if state.open is not None and state.open.handoff:
         return replace(
             _close(state, event), unsettled=due
         )  # the last word of an iteration that a limit had cut: booked, nothing more
+    if state.open is not None and state.open.review:
+        return replace(
+            proven.reviewed(_close(state, event), event), failures_in_a_row=0, outage_since=None, backoffs=0,
+            fallback=0, last_error="",
+        )  # fmt: skip
     state = _close(state, event)
     done = _claims_done(state, event.claim)
+    form: Form = ("tasks" if state.tasks_all_done else event.claim.form) if done else "none"
+    claimed = replace(state, streak=state.streak + 1 if done else 0, streak_form=form)
     report = event.claim.report
     denied = bool(event.evidence.denials) and not event.evidence.changed
     return replace(
-        state,
+        claimed,
         successes=state.successes + 1,
         failures_in_a_row=0,
         outage_since=None,
@@ -199,10 +179,11 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         fallback=0,
         denials_in_a_row=state.denials_in_a_row + 1 if denied else 0,
         last_denials=event.evidence.denials,
-        streak=state.streak + 1 if done else 0,
-        streak_form=("tasks" if state.tasks_all_done else event.claim.form) if done else "none",
-        claim_due=done and bool(state.spec.checks),
+        claim_due=done and needs_witness(claimed),
         verified=False,
+        guarded=False,
+        approved=state.approved and not event.evidence.changed,
+        review_due=state.spec.review.when == "iteration" and event.evidence.changed,
         feedback="",
         blocked=_blocked_because(event.claim) if not done else None,
         breaker=breaker.observe(state.breaker, _observation(event, done=done), state.policy, at),
@@ -257,13 +238,14 @@ def _observation(event: ev.IterationCompleted, *, done: bool) -> breaker.Observa
 
 def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) -> LoopState:
     left = state.open
+    is_review = left is not None and left.review
     fault = FAULTS.get(event.error_type, MODEL_ERROR)
-    due = landed.unsettled(left, state.last_seq, fault.name)
+    due = None if is_review else landed.unsettled(left, state.last_seq, fault.name)
     closed = _close(state, event)
     state = replace(
         closed,
-        last_error=event.error,
-        last_session=event.session_id or state.last_session,
+        last_error=state.last_error if is_review and fault.remedy is Remedy.EXCUSE else event.error,
+        last_session=state.last_session if is_review else event.session_id or state.last_session,
         lost_usd=filed(state.lost_usd, fault.name, closed.spend.total_usd - state.spend.total_usd),
     )
     match fault.remedy:
@@ -274,10 +256,11 @@ def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) ->
         case Remedy.COUNT:
             failures = state.failures_in_a_row + 1
             pause = Wait(until=event.retry_at, cause=fault.name, since=at) if event.retry_at else None
-            session = None if fault.name == "context_too_long" else state.last_session
+            session = None if fault.name == "context_too_long" and not is_review else state.last_session
             return replace(state, unsettled=due, failures_in_a_row=failures, wait=pause, last_session=session)
         case Remedy.EXCUSE:
-            may_hand_over = fault is LIMIT_REACHED and event.session_id is not None and not (left and left.handoff)
+            is_work = not is_review and not (left and left.handoff)
+            may_hand_over = fault is LIMIT_REACHED and event.session_id is not None and is_work
             again = may_hand_over or fault in {PAUSED, STEERED, QUOTA_KEPT, DISK_LOW}
             return replace(
                 state,
@@ -315,7 +298,11 @@ def _next_fallback(state: LoopState, fault: Fault) -> bool:
 def _same_iteration(event: ev.IterationFailed, left: OpenIteration | None, fault: Fault) -> Retry:
     retry = left.retry + 1 if left is not None else 1
     tree = left.tree if left is not None else ""
-    return Retry(number=event.iteration_num, retry=retry, session_id=event.session_id, because=fault.name, tree=tree)
+    review = left is not None and left.review
+    return Retry(
+        number=event.iteration_num, retry=retry, session_id=event.session_id, because=fault.name, tree=tree,
+        review=review,
+    )  # fmt: skip
 
 
 def _close(state: LoopState, event: ev.IterationCompleted | ev.IterationFailed) -> LoopState:
@@ -328,20 +315,6 @@ def _close(state: LoopState, event: ev.IterationCompleted | ev.IterationFailed) 
     if isinstance(event, ev.IterationFailed):
         booked = replace(booked, unknown_costs=booked.unknown_costs + event.unseen_requests)
     return book(state, booked)
-
-
-def _validation(state: LoopState, event: ev.IterationValidation, at: float) -> LoopState:
-    if event.passed:
-        return replace(state, claim_due=False, verified=True, verified_commit=event.commit, feedback="")
-    return replace(
-        state,
-        claim_due=False,
-        verified=False,
-        streak=0,
-        streak_form="none",
-        feedback=event.feedback,
-        breaker=breaker.claim_refused(state.breaker, state.policy, at),
-    )
 
 
 def _tasks(state: LoopState, event: ev.TasksRead, _: float) -> LoopState:
@@ -357,7 +330,8 @@ def _tasks(state: LoopState, event: ev.TasksRead, _: float) -> LoopState:
         tasks_boxed=state.tasks_boxed or boxes > 0,
     )
     if event.all_done and state.attempts == 0:
-        return replace(state, streak=1, streak_form="tasks", claim_due=bool(state.spec.checks))
+        claimed = replace(state, streak=1, streak_form="tasks")
+        return replace(claimed, claim_due=needs_witness(claimed))
     return state
 
 
@@ -376,9 +350,20 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.IterationStarted: _iteration_started,
     ev.IterationCompleted: _iteration_completed,
     ev.IterationFailed: _iteration_failed,
-    ev.IterationValidation: _validation,
+    ev.IterationValidation: proven.validation,
+    ev.BaselineTaken: proven.baseline,
+    ev.WaiverGiven: proven.waiver,
     ev.TasksRead: _tasks,
+    ev.LandingPrepared: landed.prepared,
     ev.LandingCommitted: landed.committed,
+    ev.LandingBegun: landed.begun,
+    ev.LandingPushed: landed.pushed,
+    ev.LandingPullOpened: landed.pull_opened,
+    ev.LandingRejected: landed.rejected,
+    ev.LandingMerged: landed.merged,
+    ev.LandingReverted: landed.reverted,
+    ev.LandingGaveUp: landed.gave_up,
+    ev.Rewound: landed.rewound,
     ev.LandingFailed: landed.commit_failed,
     ev.LandingSnapshot: landed.snapshot,
     ev.StoreTampered: meddling.tampered,
@@ -390,8 +375,8 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.LimitsChanged: asked.limits,
     ev.SettingsChanged: asked.settings,
     ev.ResetRequested: asked.reset,
-    tr.AgentSession: _session,
-    tr.AgentReplyStarted: _reply_started,
-    tr.AgentReply: _reply,
+    tr.AgentSession: heard.session,
+    tr.AgentReplyStarted: heard.reply_started,
+    tr.AgentReply: heard.reply,
     tr.AgentQuota: _quota,
 }

@@ -38,6 +38,8 @@ class IterationRow:
     """The agent's own words on what was done."""
     verdict: Verdict = ""
     """What the loop's own checks said after a claim."""
+    review: Literal["approved", "changes", ""] = ""
+    """What a reviewer said about it; its cost is part of the row."""
 
 
 def iteration_rows(records: Iterable[ev.Record]) -> list[IterationRow]:
@@ -47,7 +49,10 @@ def iteration_rows(records: Iterable[ev.Record]) -> list[IterationRow]:
     for record in records:
         after = apply(state, record)
         _book(rows, state, after, record.event)
-        _note(rows, after, record)
+        if _is_review(state, record.event):
+            _note_review(rows, record.event)
+        else:
+            _note(rows, after, record)
         state = after
     if state.open is not None:
         _add(rows, state.open.number, state.open.spend)
@@ -75,6 +80,20 @@ def _add(rows: dict[int, IterationRow], number: int, spend: Spend) -> None:
         estimated_usd=row.estimated_usd + spend.estimated_usd,
         unknown_costs=row.unknown_costs + spend.unknown_costs,
     )
+
+
+def _is_review(before: LoopState, event: ev.Event) -> bool:
+    if isinstance(event, ev.IterationStarted):
+        return event.review
+    ends = isinstance(event, ev.IterationCompleted | ev.IterationFailed)
+    return ends and before.open is not None and before.open.review
+
+
+def _note_review(rows: dict[int, IterationRow], event: ev.Event) -> None:
+    """A review is no try of the iteration it looks at: only its verdict is noted there."""
+    if isinstance(event, ev.IterationCompleted) and event.verdict is not None:
+        row = _row(rows, event.iteration_num)
+        rows[row.number] = replace(row, review="approved" if event.verdict.approved else "changes")
 
 
 def _note(rows: dict[int, IterationRow], after: LoopState, record: ev.Record) -> None:

@@ -6,9 +6,26 @@ from untildone.core import events as ev
 from untildone.core.state import HalfDone, LoopState, OpenIteration, Unsettled
 
 
+def prepared(state: LoopState, event: ev.LandingPrepared, _: float) -> LoopState:
+    """Where the work begins and where it is meant to go."""
+    arrival = replace(state.arrival, branch=event.branch, base=event.base, start=event.start)
+    return replace(state, arrival=arrival)
+
+
 def committed(state: LoopState, event: ev.LandingCommitted, _: float) -> LoopState:
     """The work of an iteration is in a commit."""
-    return replace(state, commits=state.commits + 1, last_commit=event.commit, commit_trouble="", unsettled=None)
+    landing = state.spec.landing
+    # A commit made while a landing is under way mends what kept it from arriving: it goes the same way.
+    goes_on = landing.every == "iteration" or bool(state.arrival.because)
+    return replace(
+        state,
+        commits=state.commits + 1,
+        last_commit=event.commit,
+        commit_trouble="",
+        unsettled=None,
+        land_due=goes_on and landing.land in {"merge", "pr"},
+        arrival=replace(state.arrival, branch=event.branch or state.arrival.branch),
+    )
 
 
 def commit_failed(state: LoopState, event: ev.LandingFailed, _: float) -> LoopState:
@@ -16,8 +33,68 @@ def commit_failed(state: LoopState, event: ev.LandingFailed, _: float) -> LoopSt
     return replace(state, commit_trouble=event.reason, unsettled=None)
 
 
+def begun(state: LoopState, event: ev.LandingBegun, at: float) -> LoopState:
+    """A commit is on its way."""
+    return replace(state, arrival=replace(state.arrival, commit=event.commit, because=event.because, since=at))
+
+
+def pushed(state: LoopState, event: ev.LandingPushed, at: float) -> LoopState:
+    """The remote has it; from here on CI is waited for."""
+    return replace(
+        state, arrival=replace(state.arrival, pushed=event.commit, head=event.head or event.commit, since=at)
+    )
+
+
+def pull_opened(state: LoopState, event: ev.LandingPullOpened, _: float) -> LoopState:
+    """There is a pull request."""
+    return replace(state, arrival=replace(state.arrival, number=event.number, url=event.url))
+
+
+def rejected(state: LoopState, event: ev.LandingRejected, _: float) -> LoopState:
+    """The next iteration mends what keeps the work from landing."""
+    arrival = replace(state.arrival, commit=None, fixes=state.arrival.fixes + 1, seen=event.seen or state.arrival.seen)
+    return replace(
+        state, verified=False, land_due=False, streak=0, streak_form="none", feedback=event.detail,
+        feedback_from="landing", arrival=arrival,
+    )  # fmt: skip
+
+
+def merged(state: LoopState, event: ev.LandingMerged, _: float) -> LoopState:
+    """It has arrived. What comes next goes its own way."""
+    arrival = replace(
+        state.arrival, commit=None, landed=event.commit, merged=event.merged, number=None, pushed=None, head=None,
+        fixes=0, trouble="",
+    )  # fmt: skip
+    return replace(state, land_due=False, arrival=arrival)
+
+
+def reverted(state: LoopState, event: ev.LandingReverted, _: float) -> LoopState:
+    """It was taken back: it has not arrived, and the agent is told."""
+    arrival = replace(state.arrival, landed=None, merged=None, commit=None, fixes=state.arrival.fixes + 1)
+    return replace(
+        state, verified=False, land_due=False, streak=0, streak_form="none", feedback=event.reason,
+        feedback_from="landing", arrival=arrival,
+    )  # fmt: skip
+
+
+def gave_up(state: LoopState, event: ev.LandingGaveUp, _: float) -> LoopState:
+    """The run stops with its work done and not landed."""
+    return replace(state, arrival=replace(state.arrival, trouble=event.reason, commit=None))
+
+
+def rewound(state: LoopState, _: ev.Rewound, __: float) -> LoopState:
+    """The tree is another one: nothing that was said about the old one holds."""
+    return replace(
+        state, claim_due=False, verified=False, guarded=False, approved=False, review_due=False, land_due=False,
+        streak=0, streak_form="none", feedback="", half_done=None, unsettled=None, retry=None, last_session=None,
+        blocked=None, commit_trouble="",
+    )  # fmt: skip
+
+
 def snapshot(state: LoopState, event: ev.LandingSnapshot, _: float) -> LoopState:
-    """Half-done work is safe under a private ref."""
+    """The tree is safe under a private ref. Without a reason nothing is half done."""
+    if not event.reason:
+        return replace(state, unsettled=None)
     half = HalfDone(iteration_num=event.iteration_num, reason=event.reason, ref=event.ref, files=event.files)
     return replace(state, half_done=half, unsettled=None)
 

@@ -9,6 +9,7 @@ from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS, Remedy
 from untildone.core.figures import cause_text, clock, count, dollars, short_commit, stop_detail
 from untildone.core.limits import LIMITS
+from untildone.core.lines_delivery import DELIVERY_LINERS, review_line
 from untildone.core.printable import one_line
 from untildone.core.spending import lane_name
 from untildone.core.stopping import DONE, meaning
@@ -105,15 +106,22 @@ def _warning(event: ev.ContinuousWarning, _: float) -> str:
     return f"note: {one_line(event.message, 2 * DETAIL)}"
 
 
+def _at_work(event: ev.WitnessAtWork, _: float) -> str:
+    return one_line(event.said, 2 * DETAIL)
+
+
 def _iteration_started(event: ev.IterationStarted, _: float) -> str:
     again = f", try {event.retry + 1}" if event.retry else ""
     session = ", same session" if event.resume_session else ""
     last = ", to hand over what it knows" if event.handoff else ""
     model = f", with {one_line(event.model, 60)}" if event.model else ""
-    return f"iteration {event.iteration_num} started{again}{session}{last}{model}"
+    what = "review of iteration" if event.review else "iteration"
+    return f"{what} {event.iteration_num} started{again}{session}{last}{model}"
 
 
 def _iteration_completed(event: ev.IterationCompleted, _: float) -> str:
+    if event.verdict is not None:
+        return review_line(event.iteration_num, event.verdict, event.duration_seconds, event.cost_usd)
     report = event.claim.report
     said = one_line(report.summary if report else "", DETAIL)
     facts = [
@@ -144,15 +152,6 @@ def _claimed(event: ev.IterationCompletionSignal, _: float) -> str:
     return f"the agent says it is done ({event.signal_count} of {event.threshold})"
 
 
-def _validation(event: ev.IterationValidation, _: float) -> str:
-    at = f" at {short_commit(one_line(event.commit, 40))}" if event.commit else ""
-    if event.passed:
-        return f"checks passed{at}: {one_line('; '.join(check.command for check in event.checks), DETAIL)}"
-    failed = [f"{one_line(c.command, 80)} ({exit_text(c.exit_code)})" for c in event.checks if not c.passed]
-    said = "; ".join(failed) or "; ".join(one_line(error, 80) for error in event.errors) or "no check could be run"
-    return f"checks failed{at}: {said}"
-
-
 def exit_text(code: int | None) -> str:
     """`exit 1`, or that a check never ended."""
     return "did not end in time" if code is None else f"exit {code}"
@@ -169,10 +168,6 @@ def _committed(event: ev.LandingCommitted, _: float) -> str:
     who = "the agent committed" if event.by == "agent" else "committed"
     said = one_line(event.message.split("\n", 1)[0], DETAIL)
     return f"{who} {short_commit(one_line(event.commit, 40))} ({count(event.files_changed, 'file')}): {said}"
-
-
-def _snapshot(event: ev.LandingSnapshot, _: float) -> str:
-    return f"half-done work ({count(len(event.files), 'file')}) kept as {one_line(event.ref, DETAIL)}"
 
 
 def _landing_failed(event: ev.LandingFailed, _: float) -> str | None:
@@ -333,10 +328,8 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.IterationCompleted: _iteration_completed,
     ev.IterationFailed: _iteration_failed,
     ev.IterationCompletionSignal: _claimed,
-    ev.IterationValidation: _validation,
     ev.TasksRead: _tasks,
     ev.LandingCommitted: _committed,
-    ev.LandingSnapshot: _snapshot,
     ev.LandingFailed: _landing_failed,
     ev.StoreTampered: _tampered,
     ev.SteeringRefused: _refused,
@@ -359,4 +352,5 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     tr.AgentToolResult: _tool_result,
     tr.AgentSystem: _system,
     tr.AgentStreamError: _stream_error,
+    **DELIVERY_LINERS,
 }

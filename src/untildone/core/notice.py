@@ -11,6 +11,7 @@ from untildone.core.durations import LONGEST, format_duration
 from untildone.core.figures import cause_text, clock, count, dollars, stop_detail
 from untildone.core.limits import limit_of
 from untildone.core.printable import one_line, printable
+from untildone.core.standing import landing_text
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason, exit_code, meaning
 
@@ -27,6 +28,7 @@ _LINE_CAP = 500
 # Stops that only a human can end: everything else can wait until the morning.
 _NEEDS_A_HUMAN = frozenset(
     {Reason.BLOCKED, Reason.PERMISSION_DENIED, Reason.AUTHENTICATION, Reason.BILLING, Reason.MODEL_NOT_FOUND}
+    | {Reason.CLEAN_ROOM, Reason.REVIEW_STALEMATE, Reason.LANDING_FAILED}
 )
 
 
@@ -144,7 +146,7 @@ def _done(_: LoopState, event: ev.ContinuousCompleted, after: LoopState, __: flo
     return _Draft(
         kind="done",
         title="done, every check passed" if event.verified else "done, by the agent's own word",
-        text=_sentence(meaning(event.stop_reason)),
+        text=" ".join(filter(None, (_sentence(meaning(event.stop_reason)), _sentence(landing_text(after))))),
         advice=advice(event.stop_reason, after),
         facts={"reason": event.stop_reason, "exit_code": exit_code(event.stop_reason), "verified": event.verified},
     )
@@ -270,7 +272,7 @@ def _safe(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 # Any: each writer takes the event it is listed under.

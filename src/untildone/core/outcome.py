@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from untildone.core.claims import Report
+from untildone.core.contract import Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +129,16 @@ class CheckResult:
     seconds: float = 0.0
     output_tail: str = ""
     output_sha256: str = ""
+    room: Room = "tree"
+    flaky: bool = False
+    """It gave both verdicts on the same commit: it passed only if it then passed several times in a row."""
+    hidden: bool = False
+    """Its text and output must never reach the agent."""
+    was_green: bool | None = None
+    """Whether it passed before any work was done; None: not known."""
+    log: str = ""
+    """The file that holds all it printed, if it was kept."""
+    ran: bool = True
+    """False: it could not be run at all, and the output says why."""
+    notes: tuple[str, ...] = ()
+    """What to know about the place it ran in: folders it could write to that are not its own, files not to be had."""

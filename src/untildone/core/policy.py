@@ -6,6 +6,8 @@ Each field's docstring is its documentation: `docs/settings.md` is generated fro
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .contract import Contract
+
 COMPLETION_SIGNAL = "CONTINUOUS_CLAUDE_PROJECT_COMPLETE"
 
 HOUR = 3600.0
@@ -151,6 +153,54 @@ class Tending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """How the work arrives where the user wants it."""
+
+    land: Literal["none", "commit", "merge", "pr"] = "commit"
+    """How far work goes: nowhere, into commits, merged into the base branch here, or there through a pull request."""
+    every: Literal["done", "iteration"] = "done"
+    """Land when the goal is reached, or what each iteration made."""
+    base: str | None = None
+    """The branch to land on. None: the one that was checked out at the start."""
+    strategy: Literal["squash", "merge", "rebase"] = "squash"
+    """How a branch is merged."""
+    remote: str = "origin"
+    """The remote that branches are pushed to."""
+    repo: str | None = None
+    """OWNER/NAME on the forge. None: read from the remote's address."""
+    forge_url: str | None = None
+    """Address of the forge's API. None: GitHub's own, or the Enterprise server the remote points to."""
+    ci_timeout: float = 1800.0
+    """Seconds to wait for the checks and reviews of a pull request."""
+    ci_start: float = 180.0
+    """Seconds to wait for checks to appear at all; after that there are none."""
+    ci_poll: float = 10.0
+    """Seconds between two looks at a pull request; they grow while nothing happens."""
+    fixes: int = 3
+    """How often the agent may mend what keeps its work from landing: red CI, comments, conflicts."""
+    close_failed: bool = False
+    """Close the pull request and delete its branch when landing fails. Otherwise both are kept."""
+    delete_branch: bool = True
+    """Delete the branch of a pull request that was merged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """A second pair of eyes."""
+
+    when: Literal["never", "iteration", "landing"] = "never"
+    """Have the work reviewed after each iteration that changed something, or only before it lands or counts as done."""
+    prompt: str | None = None
+    """What the reviewer is asked. None: a thorough default."""
+    model: str | None = None
+    """The reviewer's model."""
+    agent: str | None = None
+    """The reviewer's agent, as in `--agent`."""
+    rounds: int = 3
+    """Stop when this many reviews in a row ask for changes: the two do not agree."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """Everything needed to pursue a goal again after a crash, from the log alone."""
 
@@ -164,22 +214,20 @@ class RunSpec:
     """A Markdown file of checkboxes, re-read every iteration."""
     task_prompt: str | None = None
     """How the tasks are put to the agent; the first `%s` becomes the file's text."""
-    checks: tuple[str, ...] = ()
-    """Commands that must pass before a claim is believed."""
-    check_timeout: float = 600.0
-    """Seconds a check may take."""
     notes_file: str = "SHARED_TASK_NOTES.md"
     """Hand-over notes from one iteration to the next, relative to the folder."""
     knowledge_file: str | None = None
     """Durable project knowledge shown to every iteration, relative to the folder."""
-    commit: bool = True
-    """Commit after each successful iteration with changes."""
     commit_notes: bool = False
     """Include the notes file in those commits."""
+    commit_message: Literal["summary", "agent"] = "summary"
+    """Commit messages: the agent's one-line summary, or a whole message that the agent is asked to write."""
     branch: bool = True
-    """Start a branch for the run when the repository's default branch is checked out."""
+    """Start a branch when the repository's default branch is checked out."""
+    branch_per: Literal["run", "iteration"] = "run"
+    """One branch for the whole run, or a new one for each iteration (`PREFIXiteration-N/DATE-HASH`)."""
     branch_prefix: str = "untildone/"
-    """What the run's branch name begins with."""
+    """What the names of these branches begin with."""
     keep_dirty: bool = False
     """Start although the user's own uncommitted work is in the folder (it is snapshotted first)."""
     notify: tuple[str, ...] = ()
@@ -188,5 +236,22 @@ class RunSpec:
     """Goal files to pursue one after the other when this one is done."""
     then_goals: tuple[str, ...] = ()
     """What these files said when the run began: nobody who can write them later chooses the next goal."""
+    repository: str | None = None
+    """The repository this run's own worktree belongs to; None: it works in place."""
+    cleanup_worktree: bool = False
+    """Remove the run's own worktree once its work has arrived; one that holds anything else is kept."""
+    contract: Contract = field(default_factory=Contract)
+    landing: Landing = field(default_factory=Landing)
+    review: Review = field(default_factory=Review)
     options: AgentOptions = field(default_factory=AgentOptions)
     tending: Tending = field(default_factory=Tending)
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The names of what must hold before a claim is believed."""
+        return tuple(check.name for check in self.contract.checks)
+
+    @property
+    def commit(self) -> bool:
+        """Whether the loop commits after each successful iteration with changes."""
+        return self.landing.land != "none"

@@ -3,19 +3,30 @@
 What a setting means is written at its field in `policy`; few carry their text here.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal
 
 from untildone.core import units
-from untildone.core.durations import format_duration
-from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
+from untildone.core.setting import HOMES, Group, Home, Setting, as_typed
+from untildone.core.setting import pick as _pick
+from untildone.core.setting import setting as _setting
+from untildone.core.setting import switch as _switch
+from untildone.core.settings_delivery import CHECKING, LANDING, REVIEWING, WORKTREES
 
-Home = Literal["policy", "options", "tending", "spec", "cli"]
-Group = Literal["limits", "done", "breaker", "faults", "agent", "git", "commands", "output"]
-Parser = Callable[[object], Any]
+__all__ = [
+    "ARGUMENTS",
+    "BY_NAME",
+    "GROUPS",
+    "HOMES",
+    "PROFILES",
+    "PROFILE_NAMES",
+    "SETTINGS",
+    "Group",
+    "Home",
+    "Setting",
+    "as_typed",
+]
 
 GROUPS: Mapping[Group, str] = MappingProxyType(
     {
@@ -25,111 +36,15 @@ GROUPS: Mapping[Group, str] = MappingProxyType(
         "faults": "Faults and pauses",
         "agent": "The agent",
         "git": "Git",
+        "landing": "Landing: where the work goes",
+        "review": "Review: a second pair of eyes",
         "commands": "Your own commands around iterations",
         "output": "Output and storage",
     }
 )
 
-HOMES: Mapping[str, type] = MappingProxyType(
-    {"policy": Policy, "options": AgentOptions, "tending": Tending, "spec": RunSpec}
-)
-
-ARGUMENTS = ("goal", "cwd", "name", "task_file")
+ARGUMENTS = ("goal", "cwd", "name", "task_file", "repository")
 """Fields of a RunSpec that are given anew with each command and are never settings."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One thing a person can set, and every way to set it."""
-
-    name: str
-    """Its key in a settings file; upper-cased after UNTILDONE_ it is its environment variable."""
-    home: Home
-    field: str
-    """Field of the dataclass it ends up in, or its own name."""
-    group: Group
-    parse: Parser
-    kind: str
-    """What is typed: the placeholder in the help."""
-    default: object
-    flags: tuple[str, ...] = ()
-    off_flags: tuple[str, ...] = ()
-    """Flags that switch it off; only for switches."""
-    older_env: tuple[str, ...] = ()
-    """Names of environment variables people know from elsewhere."""
-    choices: tuple[str, ...] = ()
-    repeatable: bool = False
-    guarded: bool = False
-    """It can run code, widen the agent's rights or lift the limits: a project file needs trust to set it."""
-    in_files: bool = True
-    help: str = ""
-    """Only where no field says it, or where what is typed is not what the field holds."""
-
-    @property
-    def env(self) -> tuple[str, ...]:
-        """Environment variables; the first that is set wins."""
-        return (f"UNTILDONE_{self.name.upper()}", *self.older_env)
-
-
-def as_typed(setting: Setting, value: Any) -> str:
-    """A value the way a person would type it; empty for nothing."""
-    match value, setting.kind:
-        case None | "" | (), _:
-            return ""
-        case bool(), _:
-            return "on" if value else "off"
-        case tuple(), _:
-            return ", ".join(map(str, value))
-        case float(), "DURATION":
-            return format_duration(value)
-        case int(), "SIZE":
-            return units.size_text(value)
-        case _:
-            return f"{100 * value:.4g}%" if isinstance(value, float) and setting.kind == "PERCENT" else str(value)
-
-
-def _choice(*allowed: str) -> Parser:
-    def parse(raw: object) -> str:
-        if raw not in allowed:
-            raise ValueError(f"must be one of {', '.join(allowed)}, not {raw!r}")
-        return str(raw)
-
-    return parse
-
-
-def _setting(
-    home: Home,
-    group: Group,
-    name: str,
-    parse: Parser,
-    kind: str,
-    *flags: str,
-    **more: Any,  # the rest of Setting's fields
-) -> Setting:
-    field = more.pop("field", name)
-    default = more.pop("default", None)
-    if home != "cli" and default is None:
-        default = getattr(HOMES[home](goal="", cwd="", name="") if home == "spec" else HOMES[home](), field)
-    return Setting(
-        name=name,
-        home=home,
-        field=field,
-        group=group,
-        parse=parse,
-        kind=kind,
-        default=default,
-        flags=flags,
-        **more,
-    )
-
-
-def _switch(home: Home, group: Group, name: str, on: tuple[str, ...], off: tuple[str, ...], **more: Any) -> Setting:
-    return _setting(home, group, name, units.switch, "", *on, off_flags=off, **more)
-
-
-def _pick(home: Home, group: Group, name: str, flag: str, choices: tuple[str, ...], **more: Any) -> Setting:
-    return _setting(home, group, name, _choice(*choices), "|".join(choices), flag, choices=choices, **more)
-
 
 _seconds = partial(units.duration, bare="seconds")
 _percent = partial(units.whole, most=100)
@@ -157,8 +72,7 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("policy", "limits", "max_calls_per_hour", units.limit, "N", "--max-calls-per-hour", "--calls-per-hour"),
     _switch("policy", "limits", "unbounded", ("--unbounded",), ("--no-unbounded",), guarded=True),
     # --- done ---
-    _setting("spec", "done", "checks", units.lines, "CMD", "--check", repeatable=True, guarded=True),
-    _setting("spec", "done", "check_timeout", units.timeout, "DURATION", "--check-timeout"),
+    *CHECKING,
     _setting(
         "policy", "done", "completion_signal", units.name_text, "TEXT", "--completion-signal",
         older_env=("CONTINUOUS_COMPLETION_SIGNAL",),
@@ -240,10 +154,14 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("spec", "agent", "knowledge_file", units.name_text, "FILE", "--knowledge-file"),
     # --- git ---
     _switch(
-        "spec", "git", "commit", ("--enable-commits",), ("--disable-commits",), older_env=("CONTINUOUS_ENABLE_COMMITS",)
+        "cli", "git", "commit", ("--enable-commits",), ("--disable-commits",), default=True,
+        older_env=("CONTINUOUS_ENABLE_COMMITS",),
+        help="Commit after each successful iteration with changes. Off is the same as `--land none`.",
     ),
     _switch("spec", "git", "commit_notes", ("--commit-notes",), ("--no-commit-notes",)),
+    _pick("spec", "git", "commit_message", "--commit-message", ("summary", "agent")),
     _switch("spec", "git", "branch", ("--enable-branches",), ("--disable-branches",)),
+    _pick("spec", "git", "branch_per", "--branch-per", ("run", "iteration")),
     _setting(
         "spec", "git", "branch_prefix", units.name_text, "PREFIX", "--git-branch-prefix",
         older_env=("CONTINUOUS_BRANCH_PREFIX",),
@@ -252,6 +170,10 @@ SETTINGS: tuple[Setting, ...] = (
         "spec", "git", "dirty", "--dirty", ("refuse", "keep"), field="keep_dirty", default="refuse",
         help="Uncommitted work of yours in the folder: refuse to start, or keep it (a snapshot is taken first).",
     ),
+    *WORKTREES,
+    # --- landing and review ---
+    *LANDING,
+    *REVIEWING,
     # --- the user's own commands ---
     _setting("tending", "commands", "before_iteration", units.name_text, "CMD", "--before-iteration", guarded=True),
     _setting("tending", "commands", "after_iteration", units.name_text, "CMD", "--after-iteration", guarded=True),

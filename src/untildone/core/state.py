@@ -5,6 +5,7 @@ from typing import Literal
 
 from untildone.core.breaker import Breaker
 from untildone.core.claims import Form, Report
+from untildone.core.findings import Finding
 from untildone.core.outcome import Usage
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.trace import QuotaWindow
@@ -39,6 +40,7 @@ class OpenIteration:
     head: str | None = None
     branch: str | None = None
     handoff: bool = False
+    review: bool = False
     resume_session: str | None = None
     session_id: str | None = None
     spend: Spend = field(default_factory=Spend)
@@ -58,6 +60,7 @@ class Retry:
     because: str
     tree: str = ""
     """The tree before the first try."""
+    review: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,38 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """How far the work has come on its way to the base."""
+
+    branch: str | None = None
+    base: str | None = None
+    start: str | None = None
+    """The commit the run began with."""
+    commit: str | None = None
+    """What is being landed; None: nothing is under way."""
+    because: str = ""
+    """The stop reason that waits for it; empty: the run goes on afterwards."""
+    pushed: str | None = None
+    head: str | None = None
+    """Where the branch stands on the remote: what was pushed, or what the forge put on top of it."""
+    number: int | None = None
+    """The pull request."""
+    url: str = ""
+    since: float = 0.0
+    """When the commit being landed was last pushed: patience with CI is counted from there."""
+    fixes: int = 0
+    """How often the agent was asked to mend what kept it from landing."""
+    seen: str = ""
+    """The newest comment that was read."""
+    landed: str | None = None
+    """The newest commit of the run that has arrived."""
+    merged: str | None = None
+    """The commit on the base that holds it."""
+    trouble: str = ""
+    """Why landing was given up; a new driver tries again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopState:
     """A run, folded."""
 
@@ -145,7 +180,32 @@ class LoopState:
     """The checks passed after the last claim."""
     verified_commit: str | None = None
     feedback: str = ""
-    """What the checks said when they last failed."""
+    """What keeps the work from counting as done: failed checks, guard, review, or the landing."""
+    feedback_from: Literal["checks", "review", "landing"] = "checks"
+    baseline: tuple[tuple[str, bool], ...] | None = None
+    """Each check's verdict before any work was done; None: not taken yet."""
+    verdicts: tuple[tuple[str, str, bool], ...] = ()
+    """The newest verdicts as (commit, check, passed): both on one commit mean that the check is flaky."""
+    flaky: tuple[str, ...] = ()
+    """Checks that gave both verdicts on one commit."""
+    findings: tuple[Finding, ...] = ()
+    """What the guard saw last."""
+    examined: str | None = None
+    """The newest commit that the witness let pass."""
+    guarded: bool = False
+    """The guard found nothing that blocks, after the last claim."""
+    waived: tuple[str, ...] = ()
+    """Globs of guarded files that a human let change."""
+    review_due: bool = False
+    review_rounds: int = 0
+    """Reviews in a row that asked for changes."""
+    review_findings: str = ""
+    """What the last review asked for; the next reviewer looks whether it was done."""
+    approved: bool = False
+    """The last review found nothing that must change, and nothing was changed since."""
+    land_due: bool = False
+    """What the last iteration committed is to be checked and landed although the run goes on."""
+    arrival: Arrival = field(default_factory=Arrival)
     blocked: str | None = None
     """The agent says it cannot go on, and why."""
     fatal: str | None = None

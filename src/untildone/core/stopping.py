@@ -29,6 +29,9 @@ class Reason(StrEnum):
     MAX_TOKENS = "max_tokens_reached"
     MAX_DURATION = "max_duration_reached"
     DEADLINE = "deadline_reached"
+    CLEAN_ROOM = "clean_room_refused"
+    REVIEW_STALEMATE = "review_stalemate"
+    LANDING_FAILED = "landing_failed"
     HOOK_FAILED = "hook_failed"
     SURROUNDINGS = "surroundings_failed"
     INTERNAL_ERROR = "internal_error"
@@ -52,6 +55,7 @@ EXITS: tuple[Exit, ...] = (
     Exit(4, "the circuit breaker is open"),
     Exit(5, "blocked, or a permission was denied"),
     Exit(6, "usage limit, outage, login or billing"),
+    Exit(7, "done, but the work could not be landed"),
     Exit(130, "stopped by the user"),
 )
 
@@ -83,6 +87,9 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.MAX_TOKENS: Ending(3, "the tokens are used up"),
     Reason.MAX_DURATION: Ending(3, "the time it was given is used up"),
     Reason.DEADLINE: Ending(3, "the wall clock reached the deadline"),
+    Reason.CLEAN_ROOM: Ending(2, "a check passes in the tree and fails in a fresh checkout: give a `--setup` command"),
+    Reason.REVIEW_STALEMATE: Ending(5, "the reviewer asked for changes again and again: the two do not agree"),
+    Reason.LANDING_FAILED: Ending(7, "the work is done but could not be landed; it is kept: `untildone land`"),
     Reason.HOOK_FAILED: Ending(1, "a command of the user's failed and `--hook-failure stop` was given"),
     Reason.SURROUNDINGS: Ending(1, "git, the folder or the agent's program failed; the work is kept"),
     Reason.INTERNAL_ERROR: Ending(1, "a bug: the work is kept, the details are in the log"),

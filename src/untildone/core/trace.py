@@ -1,8 +1,9 @@
 """What the agent did, for eyes and for the ledger: the `agent.*` family of events."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from untildone.core.diffs import ChangedFile
 from untildone.core.events import Event, Kind, Source
 from untildone.core.outcome import Usage
 
@@ -139,6 +140,47 @@ class AgentToolResult(AgentEvent):
     is_error: bool = False
     text: str = ""
     full_length: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFileEdited(AgentEvent):
+    """A tool of the agent's wrote to a file."""
+
+    TYPE: ClassVar[str] = "agent.file_edited"
+    iteration_num: int
+    tool_use_id: str
+    tool: str
+    file_path: str
+    """As the agent wrote it."""
+    change_type: Literal["created", "modified"] = "modified"
+    lines_added: int = 0
+    lines_removed: int = 0
+    diff_preview: str = ""
+    """The first 100 lines of the unified diff, at most 5000 characters."""
+    full_diff: str | None = None
+    """All of it, up to 50000 characters."""
+    full_diff_available: bool = True
+    full_diff_size: int = 0
+    """Characters of the whole diff."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationFilesChanged(Event):
+    """All that an iteration changed, once it is committed or saved."""
+
+    TYPE: ClassVar[str] = "iteration.files_changed"
+    KIND: ClassVar[Kind] = "trace"
+    iteration_num: int
+    files: tuple[ChangedFile, ...] = ()
+    """The first 200 of them."""
+    files_changed: int = 0
+    lines_added: int = 0
+    lines_removed: int = 0
+    diff_preview: str = ""
+    full_diff: str | None = None
+    full_diff_available: bool = True
+    full_diff_size: int = 0
+    """Characters of the whole diff; of a very large one, at least so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

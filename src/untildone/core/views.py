@@ -6,13 +6,14 @@ from typing import Any, Literal
 
 from untildone.core.advice import advice, driver_gone
 from untildone.core.claims import Report, streak_needed
-from untildone.core.decide import Wait, decide
+from untildone.core.decide import Baseline, Decision, Land, Verify, Wait, decide
 from untildone.core.durations import format_duration
 from untildone.core.figures import cause_text, clock, dollars, stop_detail
 from untildone.core.limits import LIMITS, Limit
 from untildone.core.meddling import told_of
 from untildone.core.printable import one_line
 from untildone.core.spending import Sums, lane_name, lanes, lost_to_retries, paid_by, total
+from untildone.core.standing import delivery_json, landing_text, standing
 from untildone.core.state import LoopState, Spend
 from untildone.core.stopping import DONE, Reason, exit_code, meaning
 
@@ -94,6 +95,8 @@ class RunView:
     verdict: Verdict
     """What the loop's own checks said last."""
     verified: bool
+    standing: tuple[tuple[str, str], ...]
+    """What is proven, guarded and reviewed, and how far the work has come: a label and a few words each."""
     success: bool
     exit_reason: str | None
     exit_code: int | None
@@ -149,6 +152,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         report=state.last_report,
         verdict=_verdict(state),
         verified=state.verified,
+        standing=tuple(standing(state)),
         success=reason in DONE,
         exit_reason=reason,
         exit_code=code,
@@ -166,7 +170,8 @@ def _status(state: LoopState, now: float, *, alive: bool, zone: tzinfo | None) -
         case "new":
             return "new", "not started", None
         case "completed" if state.stop_reason in DONE:
-            return "completed", "done and verified" if state.verified else "done, not verified", None
+            where = f", {landing_text(state)}" if state.arrival.landed else ""
+            return "completed", f"done{' and verified' if state.verified else ', not verified'}{where}", None
         case "completed" | "suspended":
             return state.phase, f"{state.phase}: {meaning(state.stop_reason or '')}", None
         case _ if not alive:
@@ -179,7 +184,8 @@ def _at_work(state: LoopState, now: float, zone: tzinfo | None) -> tuple[Status,
     if state.stop is not None:
         return "running", "stopping after this iteration" if state.stop.after_iteration else "stopping", None
     if state.open is not None:
-        return "running", "pausing" if state.paused else "running", None
+        doing = "reviewing" if state.open.review else "running"
+        return "running", "pausing" if state.paused else doing, None
     if state.claim_due:
         return "running", "running the checks", None
     match decide(state, now):
@@ -188,8 +194,15 @@ def _at_work(state: LoopState, now: float, zone: tzinfo | None) -> tuple[Status,
         case Wait(until=moment, cause=cause):
             until = f" until {clock(moment, now, zone)}" if moment is not None else ""
             return "waiting", f"waiting for {cause_text(cause)}{until}", moment
-        case _:
-            return "running", "running", None
+        case other:
+            return "running", _by_itself(other, state), None
+
+
+def _by_itself(decision: Decision, state: LoopState) -> str:
+    """What the loop does without the agent."""
+    if isinstance(decision, Land):
+        return f"landing: {landing_text(state)}"
+    return "running the checks" if isinstance(decision, Baseline | Verify) else "running"
 
 
 def _failed(state: LoopState) -> int:
@@ -319,6 +332,7 @@ def status_json(view: RunView, state: LoopState) -> dict[str, Any]:
         "streak": view.streak,
         "streak_needed": view.streak_needed,
         "checks": {"commands": list(state.spec.checks), "verdict": view.verdict, "commit": state.verified_commit},
+        **delivery_json(state),
         "tasks_open": view.tasks_open,
         "commits": view.commits,
         "last_commit": view.last_commit,

@@ -3,11 +3,9 @@
 from untildone.core import codec
 from untildone.core import events as ev
 from untildone.core.closing import progress_of
-from untildone.core.decide import Stop, Verify, Wait
+from untildone.core.decide import Stop, Wait
 from untildone.core.events import Event
-from untildone.core.feedback import check_feedback
 from untildone.core.limits import limit_of
-from untildone.core.outcome import CheckResult
 from untildone.core.prompt import TASKS_CAP
 from untildone.core.state import LoopState
 from untildone.core.stopping import DONE
@@ -16,7 +14,7 @@ from untildone.core.tasks import read_tasks as parse_tasks
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.engine.watch import news, unless
-from untildone.ports import TreeState
+from untildone.errors import WorkspaceError
 
 
 def tasks_event(state: LoopState, parts: Parts) -> ev.TasksRead | None:
@@ -73,44 +71,6 @@ def run_facts(state: LoopState, now: float) -> dict[str, object]:
     }
 
 
-async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
-    """Run every check. A stop asked for meanwhile calls it off; the claim then stays unverified."""
-
-    async def run_all() -> list[CheckResult]:
-        return [await check.run() for check in parts.checks]
-
-    results = await unless(journal, parts.clock, run_all(), lambda: journal.state.stop is not None)
-    if results is None:
-        return
-    tree = await parts.workspace.observe()
-    failed = [result for result in results if not result.passed]
-    # What passes in the tree and cannot be committed is not done: the evidence would name a commit without the work.
-    trouble = journal.state.commit_trouble or _uncommitted(journal.state, tree)
-    told = [check_feedback(results)] if failed else []
-    told += [f"The work could not be committed: {trouble}"] if trouble else []
-    await journal.record(
-        ev.IterationValidation(
-            iteration_num=claim.number,
-            passed=not failed and not trouble,
-            feedback="\n\n".join(told),
-            checks=tuple(results),
-            tree=tree.fingerprint,
-            commit=tree.head,
-            git_status={"is_clean": not tree.dirty, "branch_name": tree.branch, "uncommitted": len(tree.dirty)},
-            errors=(
-                *(f"{result.name}: exit {result.exit_code}" for result in failed),
-                *(["the work could not be committed"] if trouble else []),
-            ),
-        )
-    )
-
-
-def _uncommitted(state: LoopState, tree: TreeState) -> str:
-    """Repositories inside the repository have commits of their own."""
-    left = [path for path in tree.dirty if not path.endswith("/")] if state.spec.commit else []
-    return f"it is not in any commit yet ({', '.join(left[:5])})" if left else ""
-
-
 async def rest(journal: Journal, parts: Parts, wait: Wait) -> None:
     """Wait, and say so; whatever is recorded meanwhile ends the rest, so that it is decided anew."""
     now = parts.clock.now()
@@ -122,11 +82,21 @@ async def rest(journal: Journal, parts: Parts, wait: Wait) -> None:
 
 async def finish(journal: Journal, parts: Parts, stop: Stop) -> None:
     """End the agent, write down the stop, tell the user's command."""
-    await parts.agent.close()
+    await parts.close_agents()
+    if journal.state.spec.branch_per == "iteration":
+        await _leave_branch(journal, parts)
     await journal.record(*stop_events(journal.state, stop, parts.clock.now()))
     await call_hook(journal, parts, "on_stop", {"stop_reason": stop.reason, "detail": stop.detail})
     await journal.save()
     await journal.trim()
+
+
+async def _leave_branch(journal: Journal, parts: Parts) -> None:
+    """The branch of an iteration that committed nothing is of no use to anybody."""
+    try:
+        await parts.workspace.leave_iteration()
+    except WorkspaceError as trouble:
+        await journal.tell(ev.ContinuousWarning(message=f"an empty branch is left behind: {trouble}"))
 
 
 def stop_events(state: LoopState, stop: Stop, now: float) -> list[Event]:

@@ -1,7 +1,7 @@
 """One iteration: intent first, then the agent, then what it left behind."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from untildone.core import events as ev
 from untildone.core.claims import says_done, streak_needed
@@ -12,13 +12,14 @@ from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, Fault, Remedy
 from untildone.core.outcome import Order, Outcome
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
 from untildone.core.state import LoopState
+from untildone.core.trace import IterationFilesChanged
 from untildone.engine.bookkeeping import settle_cut_replies
 from untildone.engine.effects import call_hook, tasks_event
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.engine.watch import news, until_hung
 from untildone.errors import WorkspaceError
-from untildone.ports import TreeState
+from untildone.ports import Agent, Settled, TreeState
 
 Closed = ev.IterationCompleted | ev.IterationFailed
 
@@ -32,39 +33,45 @@ async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
         await call_hook(journal, parts, "before_iteration", {"iteration_num": order.number})
         if journal.state.fatal is not None:
             return
+        if journal.state.arrival.number is None:  # what mends a pull request belongs on its branch
+            await parts.workspace.begin_iteration(order.number)
     before = await parts.workspace.observe()
     prompt = build_prompt(journal.state, order, _read_papers(journal.state, parts), parts.clock.now())
     for warning in prompt.warnings:
         await journal.tell(ev.ContinuousWarning(message=warning))
-    await journal.record(_intent(journal.state, order, prompt, before, parts.clock.now()))
-    outcome, cut = await _run_agent(journal, parts, _agent_order(journal.state, order, prompt))
-    await _close(journal, parts, before, _Ended(outcome, cut, prompt))
+    await journal.record(intent(journal.state, order, prompt, before, parts.clock.now()))
+    told = agent_order(journal.state, order, prompt, rules(journal.state.spec, journal.state.policy))
+    ended = await run_agent(journal, parts, parts.agent, told)
+    await _close(journal, parts, before, ended)
     await call_hook(journal, parts, "after_iteration", {"iteration_num": order.number})
 
 
-def _intent(state: LoopState, order: Iterate, prompt: Prompt, before: TreeState, now: float) -> ev.IterationStarted:
+def intent(state: LoopState, order: Iterate, prompt: Prompt, before: TreeState, now: float) -> ev.IterationStarted:
+    """What is written down before an agent is touched."""
     return ev.IterationStarted(
         iteration_num=order.number,
         retry=order.retry,
         handoff=order.handoff,
+        review=order.review,
         model=order.instead,
         prompt_preview=prompt.preview,
         resume_session=order.session,
-        tree=state.retry.tree if state.retry else before.fingerprint,
+        tree=state.retry.tree if state.retry and order.retry else before.fingerprint,
         head=before.head,
         branch=before.branch,
-        messages_shown=state.messages_received,
+        messages_shown=0 if order.review else state.messages_received,
         **progress_of(state, now),
     )
 
 
-def _agent_order(state: LoopState, order: Iterate, prompt: Prompt) -> Order:
+def agent_order(state: LoopState, order: Iterate, prompt: Prompt, rules_told: str) -> Order:
+    """What the agent is asked to do."""
     limit = state.policy.max_cost_usd
     return Order(
         run_id=state.run_id,
         iteration_num=order.number,
         prompt=prompt.text,
-        rules=rules(state.spec, state.policy),
+        rules=rules_told,
         resume_session=order.session,
         budget_usd=None if limit is None else max(0.01, limit - state.spent_usd),
         model=order.instead,
@@ -84,7 +91,16 @@ def _read_papers(state: LoopState, parts: Parts) -> Papers:
     )
 
 
-async def _run_agent(journal: Journal, parts: Parts, order: Order) -> tuple[Outcome, Fault | None]:
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What came back, and why it was cut off if it was."""
+
+    order: Order
+    outcome: Outcome
+    cut: Fault | None
+
+
+async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) -> Ended:
     """Let the agent work; interrupt it the moment a human, a limit or the clock says so, or when it is dead."""
     cut: Fault | None = None
     interrupting: asyncio.Task[None] | None = None
@@ -95,15 +111,15 @@ async def _run_agent(journal: Journal, parts: Parts, order: Order) -> tuple[Outc
             is_dead = dead.done() and dead.exception() is None
             cut = interruption(journal.state, parts.clock.now()) or (HANG if is_dead else None)
             if cut is not None:
-                interrupting = asyncio.create_task(_interrupt(parts, discard=cut is HANG))
+                interrupting = asyncio.create_task(_interrupt(agent, discard=cut is HANG))
 
     async def tell(event: Event) -> None:
         # Looked at inside the telling: a budget is enforced before the agent's next reply can begin.
         await journal.tell(event)
         look()
 
-    dead = asyncio.create_task(until_hung(parts.agent, parts.clock, journal.state.policy))
-    working = asyncio.create_task(parts.agent.iterate(order, tell))
+    dead = asyncio.create_task(until_hung(agent, parts.clock, journal.state.policy))
+    working = asyncio.create_task(agent.iterate(order, tell))
     try:
         while not working.done():
             look()
@@ -111,7 +127,7 @@ async def _run_agent(journal: Journal, parts: Parts, order: Order) -> tuple[Outc
             await news(journal, parts.clock, next_look(journal.state, parts.clock.now()), *others)
             if dead.done():
                 dead.result()  # a bug in the watching must not go unnoticed
-        return working.result(), cut
+        return Ended(order, working.result(), cut)
     finally:
         for task in (dead, interrupting, working):
             if task is not None and not task.done():
@@ -119,31 +135,29 @@ async def _run_agent(journal: Journal, parts: Parts, order: Order) -> tuple[Outc
                 await asyncio.wait([task])
 
 
-async def _interrupt(parts: Parts, *, discard: bool) -> None:
-    await parts.agent.interrupt(discard=discard)
+async def _interrupt(agent: Agent, *, discard: bool) -> None:
+    await agent.interrupt(discard=discard)
     await asyncio.sleep(INTERRUPT_GRACE)
-    await parts.agent.close()
+    await agent.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    outcome: Outcome
-    cut: Fault | None
-    prompt: Prompt
-
-
-async def _close(journal: Journal, parts: Parts, before: TreeState, ended: _Ended) -> None:
-    """Book first, then commit or snapshot: money is the first thing that must not be lost."""
-    outcome = await settle_cut_replies(journal, parts, ended.outcome)
+async def look_around(journal: Journal, parts: Parts, ended: Ended) -> tuple[Ended, TreeState]:
+    """What the agent really spent, and the tree as it left it. Where there is no tree any more, that is booked."""
+    ended = replace(ended, outcome=await settle_cut_replies(journal, parts, ended.outcome))
     try:
-        after = await parts.workspace.observe()
+        return ended, await parts.workspace.observe()
     except WorkspaceError:
-        lost = replace(outcome, interrupted=True)
-        await journal.record(_closing(journal, parts, replace(ended, outcome=lost, cut=SURROUNDINGS), Change()))
+        lost = replace(ended, outcome=replace(ended.outcome, interrupted=True), cut=SURROUNDINGS)
+        await journal.record(closing(journal, parts, lost, Change()))
         raise
+
+
+async def _close(journal: Journal, parts: Parts, before: TreeState, ended: Ended) -> None:
+    """Book first, then commit or snapshot: money is the first thing that must not be lost."""
+    ended, after = await look_around(journal, parts, ended)
     base = journal.state.open.tree if journal.state.open else before.fingerprint
     change = _change(base, before, after)
-    closed = _closing(journal, parts, replace(ended, outcome=outcome), change)
+    closed = closing(journal, parts, ended, change)
     tasks = tasks_event(journal.state, parts)
     await journal.record(*([tasks] if tasks else []), closed)
     if isinstance(closed, ev.IterationCompleted):
@@ -156,15 +170,14 @@ async def _close(journal: Journal, parts: Parts, before: TreeState, ended: _Ende
         await snapshot_half_done(journal, parts, closed.iteration_num, FAULTS[closed.error_type].meaning)
 
 
-def _closing(
-    journal: Journal, parts: Parts, ended: _Ended, change: Change
-) -> ev.IterationCompleted | ev.IterationFailed:
+def closing(journal: Journal, parts: Parts, ended: Ended, change: Change) -> Closed:
+    """The event that closes what is open."""
     return close_iteration(
         journal.state,
         ended.outcome,
         change,
         ended.cut,
-        prompt=ended.prompt.text,
+        prompt=ended.order.prompt,
         now=parts.clock.now(),
         jitter=parts.jitter(),
     )
@@ -182,13 +195,25 @@ async def settle_done(
 ) -> None:
     """Commit what an iteration changed since `before`, and write it down. `again`: a dead driver may have committed."""
     message = _commit_message(journal.state, closed)
-    settled = await parts.workspace.settle(before, iteration_num=closed.iteration_num, message=message)
+    settled = await parts.workspace.settle(
+        before, iteration_num=closed.iteration_num, message=message, waived=journal.state.waived
+    )
     if again and settled.message and message.startswith(settled.message.removesuffix("…")):
         settled = replace(settled, by="loop")  # not the agent's own commit: it has the words the loop would have used
+    if facts := _settled_facts(settled, closed.iteration_num, had_trouble=bool(journal.state.commit_trouble)):
+        await journal.record(*facts)
+    if settled.warning and not settled.left:
+        await journal.tell(ev.ContinuousWarning(message=settled.warning))
+    await _tell_changes(journal, parts, closed.iteration_num, settled)
+
+
+def _settled_facts(settled: Settled, number: int, *, had_trouble: bool) -> list[Event]:
+    """Where the work is now: in a commit, in a snapshot of its own, or left over."""
+    facts: list[Event] = []
     if settled.commit is not None:
-        await journal.record(
+        facts.append(
             ev.LandingCommitted(
-                iteration_num=closed.iteration_num,
+                iteration_num=number,
                 commit=settled.commit,
                 branch=settled.tree.branch,
                 files_changed=settled.files_changed,
@@ -196,11 +221,32 @@ async def settle_done(
                 by=settled.by,
             )
         )
-    if settled.left or journal.state.commit_trouble:
+    if settled.left or (had_trouble and settled.commit is None):
         reason = settled.warning if settled.left else ""
-        await journal.record(ev.LandingFailed(iteration_num=closed.iteration_num, reason=reason, files=settled.left))
-    elif settled.warning:
-        await journal.tell(ev.ContinuousWarning(message=settled.warning))
+        facts.append(ev.LandingFailed(iteration_num=number, reason=reason, files=settled.left))
+    if settled.snapshot and settled.snapshot_commit != settled.commit:
+        facts.append(
+            ev.LandingSnapshot(
+                iteration_num=number, ref=settled.snapshot, commit=settled.snapshot_commit, head=settled.tree.head
+            )
+        )
+    return facts
+
+
+async def _tell_changes(journal: Journal, parts: Parts, number: int, settled: Settled) -> None:
+    """What the iteration changed, for eyes: trouble with it is nobody's trouble."""
+    if not (settled.previous and settled.snapshot_commit):
+        return
+    try:
+        seen = await parts.workspace.difference(settled.previous, settled.snapshot_commit)
+    except WorkspaceError as trouble:
+        await journal.tell(ev.ContinuousWarning(message=f"the change cannot be shown: {trouble}"))
+        return
+    await journal.tell(
+        IterationFilesChanged(
+            iteration_num=number, files=seen.files, files_changed=seen.files_changed, **asdict(seen.facts)
+        )
+    )
 
 
 async def _tell_claim(journal: Journal, closed: ev.IterationCompleted) -> None:
@@ -215,8 +261,10 @@ async def _tell_claim(journal: Journal, closed: ev.IterationCompleted) -> None:
 
 
 def _commit_message(state: LoopState, closed: ev.IterationCompleted) -> str:
-    """The agent's own summary; without one, the beginning of its last message."""
+    """The message the agent was asked for, else its own summary; without one, the beginning of its last message."""
     report = closed.claim.report
+    if state.spec.commit_message == "agent" and report and report.commit_message:
+        return report.commit_message
     summary = report.summary if report and report.summary else closed.output_preview.strip().split("\n", 1)[0]
     return summary or f"{state.spec.name}: iteration {closed.iteration_num}"
 

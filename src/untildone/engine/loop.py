@@ -1,11 +1,14 @@
 """The loop: ask the core what comes next, let it happen, write down what came of it."""
 
-from untildone.core.decide import Iterate, Stop, Verify, Wait, decide
+from untildone.core.decide import Baseline, Iterate, Land, Stop, Verify, Wait, decide
 from untildone.engine.attend import attending
-from untildone.engine.effects import finish, read_tasks, rest, verify
+from untildone.engine.effects import finish, read_tasks, rest
 from untildone.engine.iteration import iterate
 from untildone.engine.journal import Journal
+from untildone.engine.landing import land
 from untildone.engine.parts import Parts
+from untildone.engine.review import review
+from untildone.engine.verify import take_baseline, verify
 
 
 async def drive(journal: Journal, parts: Parts) -> Stop:
@@ -15,8 +18,14 @@ async def drive(journal: Journal, parts: Parts) -> Stop:
         while True:
             await attention.look()
             match decide(journal.state, parts.clock.now()):
+                case Iterate(review=True) as order:
+                    await review(journal, parts, order)
                 case Iterate() as order:
                     await iterate(journal, parts, order)
+                case Baseline():
+                    await take_baseline(journal, parts)
+                case Land() as work:
+                    await land(journal, parts, work)
                 case Verify() as claim:
                     await verify(journal, parts, claim)
                 case Wait() as wait:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from untildone.ports import Agent, Check, Clock, Ledger, Machine, Notifier, Spawner, Usher, Workspace
+from untildone.ports import Agent, Clock, Ledger, Machine, Notifier, Spawner, Usher, Workspace
+from untildone.ports.delivery import Forge, Lander, Witness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +13,12 @@ class Parts:
 
     agent: Agent
     workspace: Workspace
-    checks: Sequence[Check]
+    witness: Witness
+    lander: Lander
+    forge: Forge | None
+    """None: no pull requests are wanted."""
+    reviewer: Agent | None
+    """None: nobody reviews."""
     usher: Usher
     spawner: Spawner
     ledger: Ledger
@@ -21,3 +27,9 @@ class Parts:
     clock: Clock
     jitter: Callable[[], float]
     """A number in 0..1: spreads the retries of many runs."""
+
+    async def close_agents(self) -> None:
+        """End whoever works or reviews."""
+        await self.agent.close()
+        if self.reviewer is not None:
+            await self.reviewer.close()

@@ -20,6 +20,7 @@ async def recover(journal: Journal, parts: Parts) -> None:
     """Close what a dead driver left open. Does nothing after an orderly stop."""
     orphans = parts.spawner.sweep(journal.run_id)
     words = await book_last_words(journal, parts)
+    await parts.witness.sweep()
     if journal.state.open is not None:
         await _close_left_open(journal, parts, words)
     parts.ledger.forget_last_words(journal.run_id)
@@ -112,11 +113,12 @@ async def _try_to_snapshot(journal: Journal, parts: Parts, iteration_num: int, r
 
 async def abandon(journal: Journal, parts: Parts, fault: Fault, stop: Stop) -> None:
     """Leave in a hurry, or because of a bug: end the agent, book, keep the work, write down the stop."""
-    await parts.agent.close()
+    await parts.close_agents()
     left = journal.state.open
     if left is not None:
         await journal.record(close_unfinished(journal.state, fault, stop.detail or fault.meaning))
-        await _try_to_snapshot(journal, parts, left.number, fault.meaning)
+        if not left.review:
+            await _try_to_snapshot(journal, parts, left.number, fault.meaning)
     if journal.state.phase == "running":
         await journal.record(*stop_events(journal.state, stop, parts.clock.now()))
     await journal.save()

@@ -12,6 +12,7 @@ from untildone.core.stopping import Reason
 from untildone.engine.journal import Journal
 from untildone.engine.loop import drive
 from untildone.engine.parts import Parts
+from untildone.engine.pulls import check_way
 from untildone.engine.recover import abandon, recover
 from untildone.errors import AgentError, StoreError, WorkspaceError
 
@@ -20,9 +21,11 @@ async def supervise(journal: Journal, parts: Parts, opening: Sequence[ev.Event])
     """Drive a run to its next stop. Cancelled, it still books, keeps the work and writes down why."""
     try:
         await journal.open()
-        told = await parts.workspace.prepare()
-        await journal.record(*opening)
-        for line in (*told, rights_line(journal.state.spec.options)):
+        place = await parts.workspace.prepare()
+        prepared = ev.LandingPrepared(branch=place.branch, base=place.base, start=place.start)
+        await journal.record(*opening, prepared)
+        check_way(journal.state)
+        for line in (*place.lines, rights_line(journal.state.spec)):
             await journal.tell(ev.ContinuousWarning(message=line))
         await recover(journal, parts)
         await drive(journal, parts)
@@ -41,7 +44,7 @@ async def supervise(journal: Journal, parts: Parts, opening: Sequence[ev.Event])
             await abandon(journal, parts, CRASH, Stop(Reason.INTERNAL_ERROR, f"{type(bug).__name__}: {bug}"))
         raise
     finally:
-        await parts.agent.close()
+        await parts.close_agents()
 
 
 async def _see_through(leaving: Coroutine[None, None, None]) -> None:

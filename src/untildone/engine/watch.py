@@ -28,16 +28,19 @@ async def news(journal: Journal, clock: Clock, within: float | None, *others: as
 
 
 async def unless(journal: Journal, clock: Clock, work: Awaitable[T], called_off: Callable[[], bool]) -> T | None:
-    """Await `work`, cancelling it (None) as soon as it is called off."""
+    """Await `work`, cancelling it (None) as soon as it is called off. What is past that point is still reported."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done() and not called_off():
             await news(journal, clock, None, task)
-        return task.result() if task.done() else None
+        is_over = task.done()
     finally:
         if not task.done():
             task.cancel()
             await asyncio.wait([task])
+    if task.cancelled() or (not is_over and task.exception() is not None):
+        return None
+    return task.result()
 
 
 async def until_hung(agent: Agent, clock: Clock, policy: Policy) -> None:

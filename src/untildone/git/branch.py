@@ -1,79 +1,171 @@
-"""Which branch a run's commits go to: never the repository's default branch, unless nobody asked to spare it."""
+"""Which branch a run's commits go to: never the one they are to land on, unless nobody asked to spare it."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 
+from untildone.core.policy import RunSpec
 from untildone.core.printable import one_line
 from untildone.git.repository import NO_HOOKS, Repository
 from untildone.git.snapshot import free_name
 from untildone.git.status import Status
 
 _SHORT = 10
-_OWNER = "untildone-run"
+_OWNER, _BASE, _FROM = "untildone-run", "untildone-base", "untildone-from"
 _SLUG_BYTES = 100
 """A branch name is a file name too, and git needs room in it for a suffix of its own."""
 
 
-async def settle_on_branch(
-    repository: Repository, status: Status, *, run_id: str, name: str, prefix: str, wanted: bool
-) -> list[str]:
-    """Switch to the run's branch if the default branch is checked out; returns lines that tell the user."""
-    current = status.branch
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where commits go."""
+
+    lines: tuple[str, ...]
+    """To tell the user."""
+    branch: str | None
+    base: str | None
+    """The branch they are meant for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What is remembered with a branch that was made for a run."""
+
+    run_id: str = ""
+    base: str = ""
+    """The branch its work is meant for."""
+    began: str = ""
+    """The branch and the commit it was made from, with a space in between."""
+
+
+async def settle_on_branch(repository: Repository, status: Status, spec: RunSpec, *, run_id: str) -> Place:
+    """Choose where commits go, and switch there if that is a branch of the run's own."""
+    current, wanted = status.branch, spec.landing.base
+    default = await default_branch(repository, current, remote=spec.landing.remote)
     if current is None:
-        short = (status.head or "")[:_SHORT]
-        return [f"HEAD is detached at {short}: commits go there; `git switch -c NAME` names them"]
-    if not wanted or not await _is_default(repository, current):
-        return [f"commits go to branch {current}", *await _strangers_branch(repository, current, run_id)]
+        line = f"HEAD is detached at {(status.head or '')[:_SHORT]}: commits go there; `git switch -c NAME` names them"
+        return Place(lines=(line,), branch=None, base=wanted or default)
     if status.head is None:
-        return [f"the repository has no commit yet: commits go to branch {current}"]
-    return [await _take_own_branch(repository, current, run_id=run_id, wanted=prefix + _slug(name))]
+        line = f"the repository has no commit yet: commits go to branch {current}"
+        return Place(lines=(line,), branch=current, base=wanted)
+    origins = await origins_of(repository)
+    target = wanted or (current if spec.landing.land == "merge" else default)
+    if not spec.branch or (current in origins) or current not in {default, target}:
+        base = wanted or origins.get(current, Origin()).base or default
+        return await _stay(repository, current, base, origins, run_id)
+    if spec.branch_per == "iteration":
+        return await _take_newest_branch(repository, current, wanted or current, origins, run_id)
+    return await _take_own_branch(repository, current, spec, origins, run_id)
 
 
-async def _take_own_branch(repository: Repository, current: str, *, run_id: str, wanted: str) -> str:
-    own = await _branch_of(repository, run_id)
+async def default_branch(repository: Repository, current: str | None, *, remote: str = "origin") -> str | None:
+    """The repository's main line: as the remote says, else by its usual names; None where there is none of these."""
+    head = f"refs/remotes/{remote}/HEAD"
+    asked = await repository.git("symbolic-ref", "-q", head, check=False)
+    if asked.code == 0:
+        return asked.text.removeprefix(f"refs/remotes/{remote}/")
+    configured = await repository.git("config", "--get", "init.defaultBranch", check=False)
+    usual = [name for name in (configured.text, "main", "master") if name]
+    if current in usual:
+        return current
+    there = await branches(repository, *(f"refs/heads/{name}" for name in usual))
+    return next((name for name in usual if name in there), None)
+
+
+async def branches(repository: Repository, *patterns: str) -> set[str]:
+    """The names of the local branches that match."""
+    answer = await repository.git("for-each-ref", "--format=%(refname:strip=2)", *(patterns or ("refs/heads",)))
+    return set(answer.text.split("\n")) - {""}
+
+
+async def origins_of(repository: Repository) -> dict[str, Origin]:
+    """Every branch that was made for a run, the newest last."""
+    asked = await repository.git(
+        "config", "-z", "--get-regexp", rf"^branch\..*\.({_OWNER}|{_BASE}|{_FROM})$", check=False
+    )
+    found: dict[str, dict[str, str]] = {}
+    for entry in asked.text.split("\0"):
+        key, _, value = entry.partition("\n")
+        name, _, kind = key.removeprefix("branch.").rpartition(".")
+        if name:
+            found.setdefault(name, {})[kind] = value
+    return {
+        name: Origin(run_id=kinds.get(_OWNER, ""), base=kinds.get(_BASE, ""), began=kinds.get(_FROM, ""))
+        for name, kinds in found.items()
+    }
+
+
+async def remember_origin(repository: Repository, branch: str, origin: Origin) -> None:
+    """Kept with the branch, so that git forgets it when the user deletes the branch."""
+    for key, value in ((_OWNER, origin.run_id), (_BASE, origin.base), (_FROM, origin.began)):
+        if value:
+            await repository.git("config", f"branch.{branch}.{key}", value)
+
+
+def slug(name: str) -> str:
+    """A text as a part of a branch's name, and of a folder's."""
+    short = re.sub(r"[^\w-]+", "-", name).strip("-") or "run"
+    if len(short.encode()) <= _SLUG_BYTES:
+        return short
+    # Names that differ only further on must not get the same branch.
+    cut = short.encode()[:_SLUG_BYTES].decode(errors="ignore").rstrip("-")
+    return f"{cut}-{sha256(name.encode('utf-8', 'replace')).hexdigest()[:4]}"
+
+
+async def _stay(
+    repository: Repository, current: str, base: str | None, origins: Mapping[str, Origin], run_id: str
+) -> Place:
+    origin = origins.get(current)
+    if origin is not None and not origin.run_id:
+        # Made together with a worktree, for the first run that works there.
+        origin = Origin(run_id=run_id)
+        await remember_origin(repository, current, origin)
+    lines = (f"commits go to branch {current}", *_strangers_branch(current, origin, run_id))
+    return Place(lines=lines, branch=current, base=base)
+
+
+async def _take_own_branch(
+    repository: Repository, current: str, spec: RunSpec, origins: Mapping[str, Origin], run_id: str
+) -> Place:
+    own = await _newest_of(repository, origins, run_id)
     if own is not None:
-        await repository.git("switch", "-q", own)
-        return f"back on this run's branch {own} (from {current})"
-    taken = (await repository.git("for-each-ref", "--format=%(refname:strip=2)", "refs/heads")).text.split("\n")
-    branch = free_name(wanted, set(taken))
+        return await _go_back(repository, current, own, spec.landing.base or origins[own].base or current)
+    branch = free_name(spec.branch_prefix + slug(spec.name), await branches(repository))
+    base = spec.landing.base or current
+    # Remembered first: a driver that dies before the switch makes the same branch again, and none forgets its base.
+    await remember_origin(repository, branch, Origin(run_id=run_id, base=base))
     # No file changes, so there is nothing a checkout hook could have to do.
     await repository.git(*NO_HOOKS, "switch", "-q", "-c", branch)
-    # Kept with the branch, so that git forgets it when the user deletes the branch.
-    await repository.git("config", f"branch.{branch}.{_OWNER}", run_id)
-    return f"commits go to the new branch {branch} (from {current})"
+    return Place(lines=(f"commits go to the new branch {branch} (from {current})",), branch=branch, base=base)
 
 
-async def _is_default(repository: Repository, branch: str) -> bool:
-    remote = await repository.git("symbolic-ref", "-q", "refs/remotes/origin/HEAD", check=False)
-    if remote.code == 0:
-        return remote.text.removeprefix("refs/remotes/origin/") == branch
-    configured = await repository.git("config", "--get", "init.defaultBranch", check=False)
-    return branch in {configured.text, "main", "master"}
+async def _take_newest_branch(
+    repository: Repository, current: str, base: str, origins: Mapping[str, Origin], run_id: str
+) -> Place:
+    own = await _newest_of(repository, origins, run_id)
+    if own is not None:
+        return await _go_back(repository, current, own, base)
+    return Place(lines=(f"every iteration gets a branch of its own (from {current})",), branch=current, base=base)
 
 
-async def _branch_of(repository: Repository, run_id: str) -> str | None:
-    asked = await repository.git("config", "-z", "--get-regexp", rf"^branch\..*\.{_OWNER}$", check=False)
-    pairs = (entry.partition("\n") for entry in asked.text.split("\0"))
-    names = (key.removeprefix("branch.").removesuffix(f".{_OWNER}") for key, _, owner in pairs if owner == run_id)
-    return next(names, None)
+async def _go_back(repository: Repository, current: str, own: str, base: str) -> Place:
+    await repository.git("switch", "-q", own)
+    return Place(lines=(f"back on this run's branch {own} (from {current})",), branch=own, base=base)
 
 
-async def _strangers_branch(repository: Repository, branch: str, run_id: str) -> list[str]:
+async def _newest_of(repository: Repository, origins: Mapping[str, Origin], run_id: str) -> str | None:
+    own = [name for name, origin in origins.items() if origin.run_id == run_id]
+    there = await branches(repository, *(f"refs/heads/{name}" for name in own)) if own else set()
+    return next((name for name in reversed(own) if name in there), None)
+
+
+def _strangers_branch(branch: str, origin: Origin | None, run_id: str) -> list[str]:
     """Two goals on one branch cannot be told apart or merged one by one any more."""
-    owner = (await repository.git("config", "--get", f"branch.{branch}.{_OWNER}", check=False)).text
-    if owner in {"", run_id}:
+    if origin is None or origin.run_id == run_id:
         return []
     note = (
-        f"{branch} is the branch of another run ({one_line(owner, 40)}): this run's commits go on top of that run's; "
-        "for a branch of its own, switch to the default branch before you start it"
+        f"{branch} is the branch of another run ({one_line(origin.run_id, 40)}): this run's commits go on top of that "
+        "run's; for a branch of its own, switch to the default branch before you start it"
     )
     return [note]
-
-
-def _slug(name: str) -> str:
-    slug = re.sub(r"[^\w-]+", "-", name).strip("-") or "run"
-    if len(slug.encode()) <= _SLUG_BYTES:
-        return slug
-    # Names that differ only further on must not get the same branch.
-    cut = slug.encode()[:_SLUG_BYTES].decode(errors="ignore").rstrip("-")
-    return f"{cut}-{sha256(name.encode('utf-8', 'replace')).hexdigest()[:4]}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from untildone.core.printable import printable
 from untildone.errors import WorkspaceError
+from untildone.git.leaks import refusal, staged_secrets
 from untildone.git.locks import wait_for_locks
 from untildone.git.repository import NO_HOOKS, PRIVATE_IDENTITY, Repository
 from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line
@@ -20,6 +21,8 @@ _REASON_LINES = 20
 _REASON_CHARS = 2000
 _ADDED_IN_PART = 1
 """What `git add --ignore-errors` answers when some files could not be added."""
+_TRIES = 5
+"""Something may go on writing and deleting files while we look at them."""
 
 _SUMMARY = re.compile(rb"^\[.+? ([0-9a-f]{40,64})\] .*?(?:\n (\d+) files? changed|\Z)", re.DOTALL)
 _NOTHING = (b"nothing to commit", b"nothing added to commit", b"no changes added to commit")
@@ -71,21 +74,34 @@ async def add_all(repository: Repository, *, leave_out: Sequence[bytes] = (), in
     if leave_out:
         args += ["--pathspec-from-file=-", "--pathspec-file-nul"]
         stdin = b"\0".join((b":/", *(b":(top,exclude,literal)" + path for path in leave_out)))
-    added = await repository.git(*args, env=env, stdin=stdin, check=False, dies_with_us=index is None)
+    for _ in range(_TRIES):
+        added = await repository.git(*args, env=env, stdin=stdin, check=False, dies_with_us=index is None)
+        # Git gives up as a whole when a file it has just listed is gone; the next look does not list it any more.
+        if "No such file or directory" not in added.err or added.code in (0, _ADDED_IN_PART):
+            break
     if added.code not in (0, _ADDED_IN_PART):
         raise WorkspaceError(f"git add failed in {repository.top}: {first_line(added.err)}")
     return first_line(added.err) if added.code else ""
 
 
 async def commit_all(
-    repository: Repository, message: str, *, identity: Sequence[str] = (), leave_out: Sequence[bytes] = ()
+    repository: Repository,
+    message: str,
+    *,
+    identity: Sequence[str] = (),
+    leave_out: Sequence[bytes] = (),
+    let_pass: Sequence[str] = (),
 ) -> Committed:
-    """Commit the whole tree. If that fails the index is put back and the reason returned; no file is touched."""
+    """Commit the whole tree. If that fails the index is put back and the reason returned; no file is touched.
+
+    Keys and tokens are a reason, unless a human let these files pass.
+    """
     try:
         with disk_trouble("cannot keep a copy of the index"):
             cleared = await wait_for_locks(repository)
             with _index_kept(repository.index):
                 missed = await add_all(repository, leave_out=leave_out)
+                await _refuse_secrets(repository, let_pass)
                 done = await _commit_index(repository, message, identity)
     except WorkspaceError as refused:
         return Committed(warning=f"not committed, the work is kept as it is: {refused}", complete=False)
@@ -95,6 +111,12 @@ async def commit_all(
     summary = _SUMMARY.match(done.out)
     head = summary[1].decode() if summary else (await repository.git("rev-parse", "HEAD")).text
     return Committed(commit=head, files=int(summary[2] or 0) if summary else 0, warning=warning, complete=not missed)
+
+
+async def _refuse_secrets(repository: Repository, let_pass: Sequence[str]) -> None:
+    # A private repository never leaves this machine, and a plain folder may well hold its user's keys.
+    if not repository.private and (found := await staged_secrets(repository, let_pass)):
+        raise WorkspaceError(refusal(found))
 
 
 async def _commit_index(repository: Repository, message: str, identity: Sequence[str]) -> GitResult:

@@ -3,13 +3,15 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untildone.errors import FolderRefused
+from untildone.git.filters import FILTERS, missing_filters, switched_off
 from untildone.git.run import READ_TIMEOUT, GitResult, disk_trouble, git
 
-PRIVATE_IDENTITY = ("-c", "user.name=untildone", "-c", "user.email=untildone@localhost")
+PRIVATE_EMAIL = "untildone@localhost"
+PRIVATE_IDENTITY = ("-c", "user.name=untildone", "-c", f"user.email={PRIVATE_EMAIL}")
 
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 
@@ -27,6 +29,8 @@ class Repository:
     exclude: Path
     private: bool = False
     """The git folder is ours and lies outside of the tree; the user knows nothing of it."""
+    missing_filters: frozenset[str] = frozenset()
+    """Filters that are configured and not installed: git is told to leave them alone."""
 
     async def git(
         self,
@@ -36,14 +40,16 @@ class Repository:
         check: bool = True,
         timeout: float = READ_TIMEOUT,
         dies_with_us: bool = False,
+        most: int = -1,
     ) -> GitResult:
         """Run git on this tree and no other."""
         place = (self.git_dir, self.top) if self.private else (None, None)
         # If the agent deletes .git, git must fail instead of finding the repository of a folder above.
         fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
+        options = switched_off(self.missing_filters) if self.missing_filters else ()
         return await git(
-            args, cwd=self.top, git_dir=place[0], work_tree=place[1], env={**fence, **(env or {})}, stdin=stdin,
-            check=check, timeout=timeout, dies_with_us=dies_with_us,
+            (*options, *args), cwd=self.top, git_dir=place[0], work_tree=place[1], env={**fence, **(env or {})},
+            stdin=stdin, check=check, timeout=timeout, dies_with_us=dies_with_us, most=most,
         )  # fmt: skip
 
 
@@ -57,8 +63,8 @@ async def open_repository(cwd: Path, *, private: Path) -> Repository:
     """Find or make the repository for this folder. FolderRefused when it is no place to work in."""
     folder, top = _checked(cwd), project_root(cwd)
     if not _is_repository(top) or (folder != top and await _is_stranger(folder, top)):
-        return await _make(_private(folder, private))
-    return await _public(top)
+        return await _with_filters(await _make(_private(folder, private)))
+    return await _with_filters(await _public(top))
 
 
 def _checked(cwd: Path) -> Path:
@@ -85,6 +91,11 @@ async def _public(top: Path) -> Repository:
     answer = await git(asked, cwd=top, env={"GIT_CEILING_DIRECTORIES": str(top.parent)})
     git_dir, index, exclude = (top / line for line in os.fsdecode(answer.out).rstrip("\n").split("\n"))
     return Repository(top=top, git_dir=git_dir, index=index, exclude=exclude)
+
+
+async def _with_filters(repository: Repository) -> Repository:
+    missing = missing_filters(await repository.git(*FILTERS, check=False), repository.top)
+    return replace(repository, missing_filters=missing) if missing else repository
 
 
 def _private(folder: Path, store: Path) -> Repository:

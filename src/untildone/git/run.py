@@ -78,8 +78,11 @@ async def git(
     check: bool = True,
     timeout: float = READ_TIMEOUT,
     dies_with_us: bool = False,
+    most: int = -1,
 ) -> GitResult:
     """Run one git command. WorkspaceError when it cannot start, takes too long, or (with `check`) fails.
+
+    Of what it prints, at most so many bytes are read.
 
     With `dies_with_us` it ends, hooks and all, when this process does.
     """
@@ -92,7 +95,7 @@ async def git(
         program, handed = files.enter_context(_life_line()) if dies_with_us else (["git"], ())
         process = await _start([*program, *argv], cwd, {**_environment(), **(env or {})}, (given, out, err), handed)
         code = await _wait(process, timeout, f"git {_verb(args)} did not end within {timeout:.0f} s in {cwd}")
-        result = GitResult(code, _content(out), _content(err).decode("utf-8", "replace"))
+        result = GitResult(code, _content(out, most), _content(err).decode("utf-8", "replace"))
     if check and code != 0:
         raise WorkspaceError(f"git {_verb(args)} failed in {cwd}: {_cause(result.err)}")
     return result
@@ -136,9 +139,9 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _MISLEADING} | _QUIET
 
 
-def _content(file: IO[bytes]) -> bytes:
+def _content(file: IO[bytes], most: int = -1) -> bytes:
     file.seek(0)
-    return file.read()
+    return file.read(most)
 
 
 @contextmanager

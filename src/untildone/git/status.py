@@ -71,6 +71,12 @@ def stamp_all(top: bytes, paths: Iterable[bytes]) -> dict[bytes, str]:
     return {path: _nested_stamp(top, path) if path.endswith(b"/") else _stamp(top + b"/" + path) for path in paths}
 
 
+def size_in(stamp: str) -> int:
+    """The size of the file that a stamp is of, in bytes."""
+    words = stamp.split(" ")
+    return int(words[1]) if len(words) > 1 else 0
+
+
 def tree_state(status: Status, stamps: Mapping[bytes, str], *, named_branch: bool = True) -> TreeState:
     """The working tree as one comparable value."""
     digest = hashlib.sha256(f"{status.head}\n".encode())

@@ -15,6 +15,7 @@ from pathlib import Path
 from untildone import __version__
 from untildone.core import codec
 from untildone.core import events as ev
+from untildone.core.contract import Contract, commands
 from untildone.core.policy import Policy, RunSpec, Tending
 from untildone.core.printable import one_line
 from untildone.core.trace import AgentSession, AgentStarted, AgentToolUse
@@ -145,7 +146,7 @@ def staged_spec(spec: RunSpec, act: Act, folder: Path, claude: str, props: Props
         cwd=str(folder),
         name=f"night-{act.name}",
         task_file=None,
-        checks=(props.check,),
+        contract=Contract(checks=commands(props.check)),
         notify=(),
         then=(),
         then_goals=(),

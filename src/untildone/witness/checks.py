@@ -1,15 +1,30 @@
 """The checks of a contract: commands whose exit status the loop sees with its own eyes."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from untildone.core.outcome import CheckResult
 from untildone.ports import Clock
-from untildone.witness.command import run_command
+from untildone.witness.command import OUTPUT_CAP, run_command
+from untildone.witness.logs import LOG_CAP, CheckLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """How commands are kept from outliving us."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Added to their environment: by it they are found again after a crash."""
+    behind: tuple[str, ...] = ()
+    """The program that ends a command should we die."""
+
+
+UNGUARDED = Keeping()
 
 
 class CommandCheck:
-    """ports.Check: passes when a shell command exits with 0 in time."""
+    """Passes when a shell command exits with 0 in time."""
 
     def __init__(
         self,
@@ -19,15 +34,20 @@ class CommandCheck:
         timeout: float,
         name: str | None = None,
         clock: Clock | None = None,
+        log: CheckLog | None = None,
         env: Mapping[str, str] | None = None,
         behind: Sequence[str] = (),
     ) -> None:
-        """`env` adds to the environment; `behind` is the program that ends the command should we die."""
+        """`log` is given all that the command prints, each time it is run; `env` adds to the environment.
+
+        `behind` is the program that ends the command should we die.
+        """
         self._command = command
         self._cwd = cwd
         self._timeout = timeout
         self._name = name or command
         self._clock = clock
+        self._log = log
         self._env = env
         self._behind = behind
 
@@ -40,15 +60,23 @@ class CommandCheck:
         """Run the command once."""
         started = self._clock.now() if self._clock else None
         result = await run_command(
-            self._command, cwd=self._cwd, timeout=self._timeout, env=self._env, behind=self._behind
+            self._command,
+            cwd=self._cwd,
+            timeout=self._timeout,
+            output_cap=OUTPUT_CAP if self._log is None else LOG_CAP,
+            env=self._env,
+            behind=self._behind,
         )
         seconds = result.seconds if self._clock is None or started is None else self._clock.now() - started
+        if self._log is not None:
+            self._log.add(self._command, result.output_tail, result.exit_code, seconds)
         return CheckResult(
             name=self._name,
             command=self._command,
             passed=result.exit_code == 0,
             exit_code=result.exit_code,
             seconds=seconds,
-            output_tail=result.output_tail,
+            output_tail=result.output_tail[-OUTPUT_CAP:],
             output_sha256=result.sha256,
+            log="" if self._log is None else self._log.path,
         )

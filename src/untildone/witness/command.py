@@ -23,6 +23,15 @@ _GUARD_GRACE = 6.0
 _DRAIN_GRACE = 1.0
 _ASK_EVERY = 0.02
 
+# A hook or an alias that started the loop leaves the ones of git behind: they name its repository, not the folder's.
+_TELLING = frozenset(
+    {
+        "CLAUDECODE", "CLAUDE_AGENT_SDK_VERSION", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT",
+        "GIT_COMMON_DIR", "GIT_DIR", "GIT_INDEX_FILE", "GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX",
+        "GIT_WORK_TREE",
+    }
+)  # fmt: skip
+
 _TERMINAL_CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -108,8 +117,8 @@ def readable_output(raw: bytes) -> str:
 
 
 def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
-    """Ours without what tells a program that it runs inside the loop or inside an agent."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("UNTILDONE_") and k != "CLAUDECODE"}
+    """Ours without what tells a program that it runs inside the loop, inside an agent, or in another repository."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("UNTILDONE_") and k not in _TELLING}
     return kept | dict(extra or {})
 
 

@@ -1,0 +1,86 @@
+"""A fresh checkout of a large repository: made and left, against what `git worktree add` takes for the same."""
+
+import asyncio
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from result import Figure, Result, ratio
+from untildone.core.policy import RunSpec
+from untildone.git.rooms import WorktreeRooms
+from untildone.git.workspace import open_workspace
+
+GATE = 3.0
+FILES = 50_000
+QUICK_FILES = 3_000
+_IN_FOLDER = 50
+
+
+def measure(*, quick: bool) -> Result:
+    """Take turns: plain git adds a worktree, then a room is opened and left."""
+    files, rounds = (QUICK_FILES, 3) if quick else (FILES, 3)
+    with tempfile.TemporaryDirectory(prefix="untildone-bench-", ignore_cleanup_errors=True) as name:
+        place = Path(name)
+        repo = _repository(place / "repo", files)
+        bare, ours, whole = asyncio.run(_take_turns(place, repo, rounds))
+    return Result(
+        title=f"A clean room for {files:,} files",
+        figures=(
+            Figure(
+                name="opened and left, against `git worktree add`",
+                value=ratio(ours, bare),
+                at_most=GATE,
+                note=f"{min(ours):.2f} s against {min(bare):.2f} s at best",
+            ),
+            Figure(
+                name="until the last file is gone, which nobody waits for",
+                value=ratio(whole, bare),
+                note=f"{min(whole):.2f} s at best",
+            ),
+        ),
+    )
+
+
+async def _take_turns(place: Path, repo: Path, rounds: int) -> tuple[list[float], list[float], list[float]]:
+    spec = RunSpec(goal="g", cwd=str(repo), name="n")
+    rooms = (await open_workspace(spec, run_id="bench", private=place / "private")).rooms(place / "rooms")
+    bare, ours, whole = [], [], []
+    for number in range(rounds):
+        bare.append(_plain(repo, place / f"plain-{number}"))
+        left, gone = await _room(rooms, place / "rooms")
+        ours.append(left)
+        whole.append(gone)
+    return bare, ours, whole
+
+
+def _plain(repo: Path, place: Path) -> float:
+    began = time.perf_counter()
+    subprocess.run(["git", "worktree", "add", "-q", "--detach", str(place)], cwd=repo, check=True, timeout=300)
+    took = time.perf_counter() - began
+    shutil.rmtree(place)
+    subprocess.run(["git", "worktree", "prune", "--expire=now"], cwd=repo, check=True, timeout=300)
+    return took
+
+
+async def _room(rooms: WorktreeRooms, root: Path) -> tuple[float, float]:
+    began = time.perf_counter()
+    async with rooms.open("HEAD"):
+        pass
+    left = time.perf_counter() - began
+    while any(root.iterdir()):
+        await asyncio.sleep(0.02)
+    return left, time.perf_counter() - began
+
+
+def _repository(folder: Path, files: int) -> Path:
+    for number in range(files):
+        place = folder / f"part-{number // (_IN_FOLDER * 20)}" / f"module-{number // _IN_FOLDER}"
+        if number % _IN_FOLDER == 0:
+            place.mkdir(parents=True)
+        (place / f"file-{number}.txt").write_text(f"line of file {number}\n" * 20)
+    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+    for arguments in (["init", "-q", "-b", "work"], ["add", "."], [*identity, "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *arguments], cwd=folder, check=True, timeout=300)
+    return folder

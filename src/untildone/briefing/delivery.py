@@ -1,0 +1,145 @@
+"""The parts of a briefing about proof and arrival: where the checks ran, the guard, reviews, and where the work is."""
+
+from collections.abc import Iterable, Sequence
+
+from untildone.briefing.safe import span
+from untildone.core import events as ev
+from untildone.core.contract import Room
+from untildone.core.feedback import finding_words
+from untildone.core.figures import count, dollars, short_commit
+from untildone.core.findings import Finding, matches
+from untildone.core.lines_delivery import shown_check
+from untildone.core.outcome import CheckResult
+from untildone.core.standing import landing_text
+from untildone.core.state import LoopState
+from untildone.core.stopping import Reason
+
+_ITEMS = 20
+_REVIEWS = 5
+
+
+def where_checked(room: Room) -> str:
+    """Said in every report that has a verdict in it."""
+    if room == "tree":
+        return (
+            "They ran **in the agent's own tree, which is weaker evidence**: files that no commit holds may be why "
+            "they passed."
+        )
+    return "They ran in a fresh checkout of that commit, not in the agent's tree."
+
+
+def check_remarks(checks: Iterable[CheckResult], flaky: Sequence[str]) -> list[str]:
+    """What else is known about each check: blame, flakiness, and the file with all it printed."""
+    lines = []
+    for check in checks:
+        said = []
+        if check.flaky or check.name in flaky:
+            said.append("**flaky**: it gave both verdicts on one commit")
+        if check.was_green is False:
+            said.append("was red before the run, too" if not check.passed else "was red before the run")
+        elif check.was_green and not check.passed:
+            said.append("was green before the run")
+        if check.log:
+            said.append(f"all it printed: {span(check.log)}")
+        lines += [f"- {span(shown_check(check))}: {'; '.join(said)}"] if said else []
+    return ["", *lines] if lines else []
+
+
+def baseline_lines(baseline: ev.BaselineTaken | None) -> list[str]:
+    """Who is to blame for what is red: not this run, if it was red before."""
+    if baseline is None:
+        return []
+    if baseline.refused:
+        return ["", f"The run was refused at its start: {span(baseline.refused, 600)}"]
+    red = [span(shown_check(check)) for check in baseline.checks if not check.passed]
+    if not red:
+        return ["", "Before any work was done, all of the checks that are commands passed."]
+    return ["", f"Before any work was done, {', '.join(red)} failed: that was not this run's doing."]
+
+
+def guard_section(state: LoopState, findings: Sequence[Finding]) -> list[str]:
+    """Always told: what became of the files that judge the work."""
+    contract = state.spec.contract
+    allowed = (*contract.waive, *state.waived)
+    lines = ["## Tests, CI and other guarded files", ""]
+    if contract.guard == "off":
+        lines += ["**The guard was off**: nobody looked for deleted tests, skips or lowered thresholds.", ""]
+    blocking = [finding for finding in findings if finding.blocking]
+    let_pass = [finding for finding in findings if not finding.blocking and matches(finding.path, allowed)]
+    told = [finding for finding in findings if not finding.blocking and finding not in let_pass]
+    lines += _findings("In the way of done:", blocking)
+    lines += _findings("Waived by a human:", let_pass)
+    lines += _findings("Changed, and only reported:", told)
+    if not findings:
+        lines += ["No change of a guarded file was found.", ""]
+    if allowed:
+        lines += [f"Allowed to change: {', '.join(span(pattern, 80) for pattern in allowed[:_ITEMS])}.", ""]
+    return lines[:-1]
+
+
+def _findings(title: str, findings: Sequence[Finding]) -> list[str]:
+    if not findings:
+        return []
+    items = [f"- {span(f.place)}: {finding_words(f.kind)}{_quoted(f)}" for f in findings[:_ITEMS]]
+    more = [f"- … and {len(findings) - _ITEMS} more."] if len(findings) > _ITEMS else []
+    return [title, "", *items, *more, ""]
+
+
+def _quoted(finding: Finding) -> str:
+    return f" ({span(finding.text, 120)})" if finding.text.strip() else ""
+
+
+def review_section(reviews: Sequence[ev.IterationCompleted]) -> list[str]:
+    """What the second pair of eyes found."""
+    if not reviews:
+        return []
+    known = [review.cost_usd for review in reviews if review.cost_usd is not None]
+    approved = sum(review.verdict is not None and review.verdict.approved for review in reviews)
+    spent = dollars(sum(known)) + (" and an unknown part" if len(known) < len(reviews) else "")
+    lines = ["## Reviews", "", f"{count(len(reviews), 'review')}, {approved} approved; they cost {spent}.", ""]
+    for review in reviews[-_REVIEWS:]:
+        verdict = review.verdict
+        said = "approved" if verdict and verdict.approved else "asked for changes"
+        found = f": {span(verdict.findings, 400)}" if verdict and verdict.findings else ""
+        lines.append(f"- After iteration {review.iteration_num} it {said}{found}")
+    return lines
+
+
+def landing_section(state: LoopState, landings: Sequence[ev.Event]) -> list[str]:
+    """Where the work is now, and how it came there."""
+    where = landing_text(state)
+    if not where:
+        return []
+    arrival = state.arrival
+    lines = ["## Where the work is", "", f"- It is {span(where, 500)}"]
+    if arrival.branch:
+        lines.append(f"- Branch {span(arrival.branch)}, meant for {span(arrival.base or 'the base')}")
+    if arrival.url:
+        lines.append(f"- Pull request: {span(arrival.url)}")
+    for event in landings[-_ITEMS:]:
+        lines += [f"- {line}" for line in _told(event) if line]
+    return lines
+
+
+def _told(event: ev.Event) -> list[str]:
+    match event:
+        case ev.LandingMerged():
+            left = f"; could not be tidied up: {span(event.cleanup)}" if event.cleanup else ""
+            merged = f" as {span(short_commit(event.merged))}" if event.merged else ""
+            return [f"{span(short_commit(event.commit))} arrived in {span(event.base)}{merged}{left}"]
+        case ev.LandingReverted():
+            merged, revert = span(short_commit(event.merged)), span(short_commit(event.revert))
+            return [f"{span(event.base)} was red after {merged}; {revert} takes it back"]
+        case ev.LandingRejected():
+            return [f"sent back to the agent: {event.cause.replace('_', ' ')}"]
+        case ev.LandingGaveUp():
+            return [f"given up: {span(event.reason, 500)}"]
+        case _:
+            return []
+
+
+def arrival_sentence(state: LoopState, reason: str | None) -> str:
+    """What follows the headline: where the work is, or that it is not there."""
+    if reason == Reason.LANDING_FAILED:
+        return "The work is done, but it has not landed."
+    return f"It has {landing_text(state)}." if state.arrival.landed and landing_text(state).startswith("landed") else ""

@@ -1,0 +1,132 @@
+"""`worktrees ls` and `worktrees reclaim`: the trees that were made for runs, and which of them may go."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from untildone import trees
+from untildone.cli.driving import opened
+from untildone.cli.guarding import operator_only
+from untildone.cli.options import folder_of, place_options, store_of
+from untildone.cli.tables import aligned
+from untildone.core.figures import count, size
+from untildone.core.printable import one_line
+from untildone.errors import UsageError
+from untildone.git.repository import Repository
+from untildone.git.worktree_fate import Fate, judge
+from untildone.git.worktrees import ls as list_trees
+from untildone.git.worktrees import reclaimable, remove
+
+T = TypeVar("T")
+_BRANCH = 60
+
+
+@click.group()
+def worktrees() -> None:
+    """The worktrees of this repository that were made for runs."""
+
+
+@worktrees.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@place_options
+def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
+    """Every tree of the repository: its branch, its run, and what is in it."""
+    click.echo(listing(store, cwd, as_json=as_json))
+
+
+@worktrees.command()
+@click.option("--yes", is_flag=True, help="Remove them without asking.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of what was, or would be, removed.")
+@place_options
+@operator_only
+def reclaim(store: str | None, cwd: str | None, *, yes: bool, as_json: bool) -> None:
+    """Remove worktrees of finished runs. Says first which, and why the others stay. Branches are kept."""
+
+    async def look(repository: Repository, live: Sequence[str]) -> list[Fate]:
+        return [fate for fate in await reclaimable(repository, live=live) if not fate.tree.main]
+
+    async def sweep(repository: Repository, live: Sequence[str]) -> list[Fate]:
+        return [await remove(repository, fate.tree.path, live=live) for fate in fates if fate.reclaimable]
+
+    fates = _with_repository(store, cwd, look)
+    if not as_json:
+        click.echo(_fates_text(fates))
+    goes = [fate for fate in fates if fate.reclaimable]
+    asked = yes or (bool(goes) and not as_json and sys.stdin.isatty() and click.confirm("Remove them?"))
+    gone = _with_repository(store, cwd, sweep) if goes and asked else []
+    if as_json:
+        done = {fate.tree.path for fate in gone if fate.reclaimable}
+        click.echo(json.dumps([_fate_json(fate) | {"removed": fate.tree.path in done} for fate in fates]))
+    elif goes:
+        removed = sum(fate.reclaimable for fate in gone)
+        click.echo(f"removed {count(removed, 'worktree')}" if asked else "nothing was removed: --yes does it")
+
+
+def listing(store: str | None, cwd: str | None, *, as_json: bool) -> str:
+    """All trees of a repository, one a line."""
+
+    async def look(repository: Repository, live: Sequence[str]) -> list[Fate]:
+        return [judge(tree) for tree in await list_trees(repository, live=live)]
+
+    fates = _with_repository(store, cwd, look)
+    if as_json:
+        return json.dumps([_fate_json(fate) for fate in fates])
+    return aligned([("FOLDER", "BRANCH", "RUN", "SIZE", "STATE"), *map(_row, fates)])
+
+
+def list_and_leave(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+    """`--list-worktrees`, as people know it from elsewhere."""
+    if value and not ctx.resilient_parsing:
+        click.echo(listing(None, None, as_json=False))
+        ctx.exit()
+
+
+def _with_repository(
+    store: str | None, cwd: str | None, work: Callable[[Repository, Sequence[str]], Awaitable[T]]
+) -> T:
+    place, folder = store_of(store), folder_of(cwd)
+
+    async def ask() -> T:
+        repository = await trees.repository_of(folder, place)
+        if repository.private:
+            raise UsageError(f"{folder} is in no git repository: only those have worktrees")
+        async with opened(place) as log:
+            live = [row.folder for row in await log.runs() if row.alive]
+        return await work(repository, live)
+
+    return asyncio.run(ask())
+
+
+def _row(fate: Fate) -> tuple[str, ...]:
+    tree = fate.tree
+    state = "its own tree" if tree.main else f"may go: {fate.why}" if fate.reclaimable else fate.why
+    return (
+        one_line(str(tree.path)),
+        one_line(tree.branch or "(detached)", _BRANCH),
+        tree.run_id or "-",
+        size(tree.size) if tree.size else "-",
+        one_line(state),
+    )
+
+
+def _fates_text(fates: Sequence[Fate]) -> str:
+    if not fates:
+        return "there is no worktree besides the repository's own tree"
+    return "\n".join(
+        f"{'remove' if fate.reclaimable else 'keep  '}  {one_line(str(fate.tree.path))}: {one_line(fate.why)}"
+        for fate in fates
+    )
+
+
+def _fate_json(fate: Fate) -> dict[str, Any]:
+    tree = fate.tree
+    return {
+        "path": str(Path(tree.path)), "branch": tree.branch, "base": tree.base, "run_id": tree.run_id or None,
+        "main": tree.main, "ours": tree.ours, "live": tree.live, "dirty": tree.dirty, "unmerged": tree.unmerged,
+        "size": tree.size, "reclaimable": fate.reclaimable, "why": fate.why,
+    }  # fmt: skip

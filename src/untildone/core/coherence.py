@@ -1,0 +1,97 @@
+"""What a person asked for that does not go together, and what goes together but may surprise."""
+
+from untildone.core.contract import FORGE_CONDITIONS
+from untildone.core.policy import RunSpec
+from untildone.errors import UsageError
+
+_CARRIED = frozenset({"merge", "pr"})
+
+
+def coherent(spec: RunSpec) -> RunSpec:
+    """The same, if it can be; UsageError says what cannot."""
+    wrong = contradiction(spec)
+    if wrong:
+        raise UsageError(wrong)
+    return spec
+
+
+def forge_repository(owner: str | None, repo: str | None) -> str | None:
+    """OWNER/NAME, however it was given: in one piece, or as `--owner` and `--repo`."""
+    if repo is None:
+        if owner is not None:
+            raise UsageError(f"--owner {owner} needs --repo NAME; or give --repo {owner}/NAME")
+        return None
+    named, slash, name = repo.rpartition("/")
+    if slash and owner not in {None, named}:
+        raise UsageError(f"--owner {owner} and --repo {repo} name two different owners: give one of them")
+    if not slash and owner is None:
+        raise UsageError(f"--repo {repo} does not say whose: write --repo OWNER/{repo}, or add --owner OWNER")
+    whose = named or owner or ""
+    if not name or not whose or "/" in whose:
+        raise UsageError(f"--repo {repo} is no repository on a forge: write --repo OWNER/NAME")
+    return f"{whose}/{name}"
+
+
+def contradiction(spec: RunSpec) -> str:
+    """The first thing that cannot be, as one line with a way out; empty: all goes together."""
+    return next((line for holds, line in _contradictions(spec) if holds), "")
+
+
+def _contradictions(spec: RunSpec) -> list[tuple[bool, str]]:
+    contract, landing = spec.contract, spec.landing
+    asked = {check.kind for check in contract.checks}
+    on_forge = ", ".join(sorted(asked & FORGE_CONDITIONS))
+    return [
+        (
+            landing.land == "pr" and bool(on_forge),
+            f"--require {on_forge} is what --land pr does itself, after everything else holds: leave it out",
+        ),
+        (
+            "tasks-ticked" in asked and spec.task_file is None,
+            "--require tasks-ticked needs a file with boxes to tick: start with `untildone tasks FILE`",
+        ),
+        (
+            contract.fail_to_pass and "command" not in asked,
+            "--fail-to-pass needs a command that runs the tests: give --check CMD",
+        ),
+        (
+            spec.branch_per == "iteration" and not spec.branch,
+            "--branch-per iteration and --disable-branches contradict each other: give one of them",
+        ),
+        (
+            spec.branch_per == "iteration" and not spec.commit,
+            "--branch-per iteration needs commits: leave out --land none (or --disable-commits)",
+        ),
+        (
+            landing.every == "iteration" and landing.land not in _CARRIED,
+            f"--land-every iteration has nothing to land with --land {landing.land}: give --land merge or --land pr",
+        ),
+    ]
+
+
+def remarks(spec: RunSpec) -> list[str]:
+    """What works, but proves or does less than one may think."""
+    contract, landing, review = spec.contract, spec.landing, spec.review
+    in_tree = contract.room == "tree"
+    weaker = "the checks run in the agent's own tree (--check-in tree), which is weaker evidence than a fresh checkout"
+    also = f"; with --land {landing.land} the base gets what only that tree has shown to work"
+    said = [
+        (in_tree and bool(contract.checks), weaker + (also if landing.land in _CARRIED else "")),
+        (
+            in_tree and bool(contract.setup or contract.share),
+            "--setup and --share prepare a fresh checkout: with --check-in tree they do nothing",
+        ),
+        (
+            review.when == "never" and any((review.prompt, review.model, review.agent)),
+            "nobody reviews without --review: the settings of the reviewer do nothing",
+        ),
+        (
+            spec.commit_message == "agent" and not spec.commit,
+            "nothing is committed, so nobody will need the message the agent writes (--commit-message agent)",
+        ),
+        (
+            landing.land in _CARRIED and not contract.checks,
+            f"nothing is checked before the work lands (--land {landing.land}): give --check CMD",
+        ),
+    ]
+    return [line for holds, line in said if holds]

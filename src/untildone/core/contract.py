@@ -1,0 +1,69 @@
+"""What must hold before work counts as done, and what the work may not touch on the way there.
+
+Each field's docstring is its documentation: `docs/settings.md` is generated from them.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["command", "tasks-ticked", "tree-clean", "pushed", "pr-open", "ci-green"]
+Room = Literal["clean", "tree"]
+
+CONDITIONS: tuple[Kind, ...] = ("tasks-ticked", "tree-clean", "pushed", "pr-open", "ci-green")
+"""What the loop can see by itself, without a command."""
+FORGE_CONDITIONS: frozenset[Kind] = frozenset({"pushed", "pr-open", "ci-green"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSpec:
+    """One condition of a contract."""
+
+    name: str
+    """What people call it."""
+    command: str = ""
+    """The shell command that must exit with 0; empty for every other kind."""
+    kind: Kind = "command"
+    timeout: float | None = None
+    """Seconds it may take. None: what the contract says for all."""
+    folder: str = ""
+    """Where it runs, relative to the folder of the run."""
+    hidden: bool = False
+    """Its text and output never reach the agent, only whether it passed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """The checks of a run, where they are run, and what is guarded."""
+
+    checks: tuple[CheckSpec, ...] = ()
+    """Commands that must pass, on the commit itself, before a claim is believed."""
+    timeout: float = 600.0
+    """Seconds a check may take."""
+    room: Room = "clean"
+    """Where checks run: in a fresh checkout of the commit, or in the agent's tree (weaker; every report says so)."""
+    setup: str | None = None
+    """Command that prepares a fresh checkout before the checks, such as `npm ci`."""
+    setup_timeout: float = 900.0
+    """Seconds that command may take."""
+    share: tuple[str, ...] = ()
+    """Ignored folders (`node_modules`, `.venv`) a fresh checkout borrows from the tree, read-only where possible."""
+    guard: Literal["off", "on", "strict"] = "on"
+    """Whether deleted tests, new skips, lowered thresholds and changed CI block done; `strict`: any change of them."""
+    guard_files: tuple[str, ...] = ()
+    """More files to guard, as globs."""
+    waive: tuple[str, ...] = ()
+    """Guarded files that may change all the same, as globs."""
+    fail_to_pass: bool = False
+    """New tests must fail on the code the run began with, and pass on its result."""
+
+    def timeout_of(self, check: CheckSpec) -> float:
+        """Seconds this check may take."""
+        return self.timeout if check.timeout is None else check.timeout
+
+
+def commands(*texts: str, hidden: bool = False) -> tuple[CheckSpec, ...]:
+    """Checks that are nothing but a shell command. A hidden one gets a name that gives nothing away."""
+    return tuple(
+        CheckSpec(name=f"hidden check {number}" if hidden else text, command=text, hidden=hidden)
+        for number, text in enumerate(texts, 1)
+    )

@@ -1,0 +1,119 @@
+"""Which files judge a run, as data: tests, CI, and the settings of tests, coverage and linters."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import cache
+from typing import Literal
+
+Judge = Literal["test", "inline tests", "ci", "settings", "mixed settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Files of one kind. A glob without a slash is a file's name, one with a slash may begin at any folder."""
+
+    judge: Judge
+    what: str
+    globs: tuple[str, ...]
+
+
+RULES: tuple[Rule, ...] = (
+    # First match wins: a helper in a test folder that configures the tests is a setting.
+    Rule("settings", "pytest's own hooks", ("conftest.py",)),
+    Rule("ci", "GitHub, Gitea, Forgejo", (
+        ".github/workflows/*", ".github/actions/*", ".gitea/workflows/*", ".forgejo/workflows/*")),
+    Rule("ci", "GitLab", (".gitlab-ci.yml", ".gitlab-ci.yaml", ".gitlab/ci/*")),
+    Rule("ci", "other CI services", (
+        ".circleci/*", ".buildkite/*", ".semaphore/*", ".teamcity/*", ".azure-pipelines/*", "azure-pipelines*.yml",
+        "azure-pipelines*.yaml", "Jenkinsfile", "Jenkinsfile.*", "*.jenkinsfile", ".travis.yml", "appveyor.yml",
+        ".appveyor.yml", "bitbucket-pipelines.yml", ".drone.yml", ".woodpecker.yml", ".woodpecker/*", ".cirrus.yml",
+        "cloudbuild.yaml", "cloudbuild.yml", "buildspec.yml", "buildspec.yaml", "codefresh.yml", "wercker.yml")),
+    Rule("ci", "hooks that run before a commit or a push", (
+        ".pre-commit-config.yaml", "lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".husky/*", ".githooks/*")),
+    Rule("test", "Python", ("test_*.py", "*_test.py", "tests.py")),
+    Rule("test", "JavaScript and TypeScript", tuple(
+        f"*{part}.{end}" for part in (".test", ".spec", "-test", "_test", ".cy", ".e2e")
+        for end in ("js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts", "vue", "svelte"))),
+    Rule("test", "Go", ("*_test.go",)),
+    Rule("test", "Java, Kotlin, Scala, Groovy", (
+        "*Test.java", "*Tests.java", "*IT.java", "*Test.kt", "*Tests.kt", "*Spec.kt", "*Test.scala", "*Spec.scala",
+        "*Suite.scala", "*Spec.groovy", "*Test.groovy")),
+    Rule("test", "Ruby", ("*_spec.rb", "*_test.rb", "test_*.rb")),
+    Rule("test", "PHP", ("*Test.php", "*.phpt")),
+    Rule("test", "C# and F#", ("*Test.cs", "*Tests.cs", "*Test.fs", "*Tests.fs")),
+    Rule("test", "Elixir", ("*_test.exs",)),
+    Rule("test", "Swift", ("*Test.swift", "*Tests.swift")),
+    Rule("test", "Dart", ("*_test.dart",)),
+    Rule("test", "C and C++", (
+        "*_test.c", "*_test.cc", "*_test.cpp", "*_test.cxx", "*_tests.cpp", "*_unittest.cc", "test_*.c", "test_*.cpp",
+        "*Test.cpp", "*Tests.cpp")),
+    Rule("test", "shell", ("*.bats", "*_test.sh", "test_*.sh")),
+    Rule("test", "others", (
+        "*_spec.lua", "*_test.lua", "*.feature", "*_test.clj", "*_test.cljs", "*Spec.hs", "*_SUITE.erl", "*_tests.erl",
+        "test_*.jl", "*_test.zig", "*.robot")),
+    Rule("test", "Rust", ("tests/*.rs", "src/tests.rs", "src/*/tests.rs", "src/*/tests/*.rs")),
+    Rule("inline tests", "Rust (tests lie among the code)", ("*.rs",)),
+    Rule("settings", "Python", (
+        "pytest.ini", ".pytest.ini", ".coveragerc", "mypy.ini", ".mypy.ini", "ruff.toml", ".ruff.toml", ".flake8",
+        ".pylintrc", "pylintrc", "pyrightconfig.json", ".bandit", "noxfile.py")),
+    Rule("settings", "JavaScript and TypeScript", (
+        "jest.config.*", "jest.setup.*", "vitest.config.*", "vitest.workspace.*", "vitest.setup.*", ".mocharc*",
+        ".nycrc*", ".c8rc*", "karma.conf.*", "playwright.config.*", "cypress.config.*", "cypress.json", ".eslintrc*",
+        "eslint.config.*", ".eslintignore", ".oxlintrc.json", "tsconfig*.json", "biome.json", "biome.jsonc",
+        ".stylelintrc*", "stylelint.config.*")),
+    Rule("settings", "Go, Rust, C", (
+        ".golangci.yml", ".golangci.yaml", ".golangci.toml", ".golangci.json", "clippy.toml", ".clippy.toml",
+        "tarpaulin.toml", ".tarpaulin.toml", ".nextest.toml", ".config/nextest.toml", ".clang-tidy")),
+    Rule("settings", "Ruby, PHP, Java, Swift, Elixir", (
+        ".rubocop.yml", ".rubocop_todo.yml", ".simplecov", ".rspec", "phpunit.xml*", "phpunit.dist.xml",
+        "phpstan.neon*", "psalm.xml*", ".phpcs.xml*", "phpcs.xml*", "checkstyle.xml", "detekt.yml", "pmd.xml",
+        "spotbugs*.xml", ".swiftlint.yml", ".credo.exs", ".formatter.exs", "coveralls.json")),
+    Rule("settings", "coverage services", (
+        "codecov.yml", ".codecov.yml", "codecov.yaml", ".codecov.yaml", ".coveralls.yml", "sonar-project.properties",
+        ".codeclimate.yml", ".deepsource.toml")),
+    Rule("mixed settings", "sections of files that also hold other things", (
+        "pyproject.toml", "setup.cfg", "tox.ini", "package.json", "deno.json", "composer.json", "Makefile", "makefile",
+        "GNUmakefile", "justfile", "Justfile", ".justfile")),
+    Rule("test", "anything in a folder of tests", (
+        "tests/*", "test/*", "__tests__/*", "spec/*.rb", "spec/*.js", "spec/*.ts", "spec/*.lua", "e2e/*",
+        "src/test/*", "src/androidTest/*",
+        "src/integrationTest/*", "cypress/*", "*.Tests/*", "*.UnitTests/*", "Tests/*", "__snapshots__/*")),
+)  # fmt: skip
+"""Every guarded file, by kind; the first rule that fits counts."""
+
+_BY_FOLDER = RULES[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a path is to a run."""
+
+    judge: Judge
+    by_name: bool
+    """The file's own name says so, not just the folder it lies in: test runners collect it by that name."""
+
+
+@cache
+def _patterns() -> tuple[tuple[Rule, re.Pattern[str]], ...]:
+    return tuple((rule, _compiled(rule.globs)) for rule in RULES)
+
+
+def _compiled(globs: Iterable[str]) -> re.Pattern[str]:
+    whole = []
+    for glob in globs:
+        whole.append(translate(glob))
+        whole.append(translate(f"*/{glob}"))
+    return re.compile("|".join(whole))
+
+
+def judge_of(path: str) -> Judged | None:
+    """What a file is to the run, by its path alone; None: nothing that judges it."""
+    name = path.rpartition("/")[2]
+    for rule, pattern in _patterns():
+        # A name's own `*` must not reach into its folders: `test_x/notes.py` is no test.
+        by_name = not any("/" in glob for glob in rule.globs)
+        if pattern.match(name if by_name else path):
+            return Judged(rule.judge, by_name=rule is not _BY_FOLDER)
+    return None

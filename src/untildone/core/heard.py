@@ -1,0 +1,37 @@
+"""What the running agent lets us see, folded: its session, and the replies it was served."""
+
+from dataclasses import replace
+
+from untildone.core import trace as tr
+from untildone.core.spending import book, spend, total
+from untildone.core.state import LoopState
+
+
+def session(state: LoopState, event: tr.AgentSession, at: float) -> LoopState:
+    """The conversation has a name. Nobody goes on working in the session of a reviewer."""
+    if state.open is None:
+        return state
+    is_review = state.open.review
+    state = replace(state, open=replace(state.open, session_id=event.session_id), lane=event.lane or state.lane)
+    if is_review:
+        return state
+    return replace(state, last_session=event.session_id, last_session_at=at)
+
+
+def reply_started(state: LoopState, event: tr.AgentReplyStarted, _: float) -> LoopState:
+    """A reply that may never be seen to end."""
+    if state.open is None:
+        return state
+    under_way = replace(state.open, reply_under_way=event.message_id, reply_under_way_usd=event.cost_usd or 0.0)
+    return replace(state, open=under_way)
+
+
+def reply(state: LoopState, event: tr.AgentReply, _: float) -> LoopState:
+    """A reply served in full: booked, and proof that an outage is over."""
+    if state.open is None:
+        return book(state, spend(event.cost_usd, 0.0, event.usage))  # by a task that outlived its iteration
+    left = state.open
+    served = replace(left, spend=total(left.spend, spend(event.cost_usd, 0.0, event.usage)), replies=left.replies + 1)
+    if left.reply_under_way == event.message_id:
+        served = replace(served, reply_under_way=None, reply_under_way_usd=0.0)
+    return replace(state, open=served, outage_since=None, limited_since=None, backoffs=0)

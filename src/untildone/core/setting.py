@@ -1,0 +1,127 @@
+"""One setting: what a person can set, every way to set it, and how it is shown. The tables are in `settings`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from untildone.core import units
+from untildone.core.contract import CheckSpec, Contract
+from untildone.core.durations import format_duration
+from untildone.core.policy import AgentOptions, Landing, Policy, Review, RunSpec, Tending
+
+Home = Literal["policy", "options", "tending", "contract", "landing", "review", "spec", "cli"]
+Group = Literal["limits", "done", "breaker", "faults", "agent", "git", "landing", "review", "commands", "output"]
+Parser = Callable[[object], Any]
+
+HOMES: Mapping[str, type] = MappingProxyType(
+    {
+        "policy": Policy,
+        "options": AgentOptions,
+        "tending": Tending,
+        "contract": Contract,
+        "landing": Landing,
+        "review": Review,
+        "spec": RunSpec,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One thing a person can set, and every way to set it."""
+
+    name: str
+    """Its key in a settings file; upper-cased after UNTILDONE_ it is its environment variable."""
+    home: Home
+    field: str
+    """Field of the dataclass it ends up in, or its own name."""
+    group: Group
+    parse: Parser
+    kind: str
+    """What is typed: the placeholder in the help."""
+    default: object
+    flags: tuple[str, ...] = ()
+    off_flags: tuple[str, ...] = ()
+    """Flags that switch it off; only for switches."""
+    older_env: tuple[str, ...] = ()
+    """Names of environment variables people know from elsewhere."""
+    choices: tuple[str, ...] = ()
+    alone: str = ""
+    """What its flag means when no value follows; empty: a value must follow."""
+    repeatable: bool = False
+    guarded: bool = False
+    """It can run code, widen the agent's rights or lift the limits: a project file needs trust to set it."""
+    in_files: bool = True
+    help: str = ""
+    """Only where no field says it, or where what is typed is not what the field holds."""
+
+    @property
+    def env(self) -> tuple[str, ...]:
+        """Environment variables; the first that is set wins."""
+        return (f"UNTILDONE_{self.name.upper()}", *self.older_env)
+
+
+def as_typed(setting: Setting, value: Any) -> str:
+    """A value the way a person would type it; empty for nothing."""
+    match value, setting.kind:
+        case None | "" | (), _:
+            return ""
+        case bool(), _:
+            return "on" if value else "off"
+        case tuple(), _:
+            return ", ".join(item.name if isinstance(item, CheckSpec) else str(item) for item in value)
+        case float(), "DURATION":
+            return format_duration(value)
+        case int(), "SIZE":
+            return units.size_text(value)
+        case _:
+            return f"{100 * value:.4g}%" if isinstance(value, float) and setting.kind == "PERCENT" else str(value)
+
+
+def choice(*allowed: str) -> Parser:
+    """A parser that takes one of these words."""
+
+    def parse(raw: object) -> str:
+        if raw not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}, not {raw!r}")
+        return str(raw)
+
+    return parse
+
+
+def setting(
+    home: Home,
+    group: Group,
+    name: str,
+    parse: Parser,
+    kind: str,
+    *flags: str,
+    **more: Any,  # the rest of Setting's fields
+) -> Setting:
+    """A setting with the default its field has."""
+    field = more.pop("field", name)
+    default = more.pop("default", None)
+    if home != "cli" and default is None:
+        default = getattr(HOMES[home](goal="", cwd="", name="") if home == "spec" else HOMES[home](), field)
+    return Setting(
+        name=name,
+        home=home,
+        field=field,
+        group=group,
+        parse=parse,
+        kind=kind,
+        default=default,
+        flags=flags,
+        **more,
+    )
+
+
+def switch(home: Home, group: Group, name: str, on: tuple[str, ...], off: tuple[str, ...], **more: Any) -> Setting:
+    """A setting that is on or off."""
+    return setting(home, group, name, units.switch, "", *on, off_flags=off, **more)
+
+
+def pick(home: Home, group: Group, name: str, flag: str, choices: tuple[str, ...], **more: Any) -> Setting:
+    """A setting that is one of a few words."""
+    return setting(home, group, name, choice(*choices), "|".join(choices), flag, choices=choices, **more)

@@ -1,0 +1,125 @@
+"""The settings of proof and arrival: checks and guard, landing, review, worktrees."""
+
+from functools import partial
+
+from untildone.core import check_specs, units
+from untildone.core.setting import Setting, pick, setting, switch
+
+_seconds = partial(units.duration, bare="seconds")
+_fixes = partial(units.whole, least=0)
+
+
+def _share(raw: object) -> tuple[str, ...]:
+    """Folders inside of the tree: a fresh checkout borrows nothing else."""
+    return tuple(check_specs.inside(name) for name in units.lines(raw))
+
+
+def _worktree(raw: object) -> str:
+    """`BRANCH`, `BRANCH:BASE`, `:BASE` or `:`; what has spaces in it was meant to be the goal."""
+    written = units.name_text(raw).strip()
+    if any(char.isspace() for char in written) or written.count(":") > 1:
+        raise ValueError(f"takes BRANCH or BRANCH:BASE, not {written!r}: put the goal before it")
+    return written
+
+
+def _forge_url(raw: object) -> str:
+    """The address of an API; what is sent there carries a token."""
+    written = units.name_text(raw).strip()
+    if not written.startswith(("https://", "http://")):
+        raise ValueError(f"must be an address such as https://github.example.com/api/v3, not {written!r}")
+    return written.rstrip("/")
+
+
+CHECKING: tuple[Setting, ...] = (
+    setting("contract", "done", "checks", check_specs.checks, "CMD", "--check", repeatable=True, guarded=True),
+    setting(
+        "cli", "done", "hidden_checks", check_specs.hidden_checks, "CMD", "--hidden-check", repeatable=True,
+        guarded=True, default=(),
+        help="A check like --check, of which the agent learns only whether it passed.",
+    ),
+    setting(
+        "cli", "done", "require", check_specs.conditions, "CONDITION", "--require", repeatable=True, guarded=True,
+        default=(),
+        help="What must hold besides the checks: tasks-ticked, tree-clean, pushed, pr-open, ci-green.",
+    ),
+    setting("contract", "done", "check_timeout", units.timeout, "DURATION", "--check-timeout", field="timeout"),
+    pick("contract", "done", "check_in", "--check-in", ("clean", "tree"), field="room", guarded=True),
+    setting("contract", "done", "setup", units.name_text, "CMD", "--setup", guarded=True),
+    setting("contract", "done", "setup_timeout", units.timeout, "DURATION", "--setup-timeout"),
+    setting("contract", "done", "share", _share, "FOLDER", "--share", repeatable=True, guarded=True),
+    pick("contract", "done", "guard", "--guard", ("off", "on", "strict"), guarded=True),
+    setting("contract", "done", "guard_files", units.lines, "GLOB", "--guard-file", repeatable=True),
+    setting("contract", "done", "waive", units.lines, "GLOB", "--waive", repeatable=True, guarded=True),
+    switch("contract", "done", "fail_to_pass", ("--fail-to-pass",), ("--no-fail-to-pass",)),
+)  # fmt: skip
+
+WORKTREES: tuple[Setting, ...] = (
+    setting(
+        "cli", "git", "worktree", _worktree, "BRANCH[:BASE]", "--worktree", alone=":", guarded=True,
+        help="Work in a worktree of its own on a new branch (alone: named for the run), begun at BASE.",
+    ),
+    setting(
+        "cli", "git", "worktree_base_dir", units.name_text, "DIR", "--worktree-base-dir", guarded=True,
+        help="Folder for worktrees; without it, REPOSITORY-worktrees beside the repository.",
+    ),
+    switch("spec", "git", "cleanup_worktree", ("--cleanup-worktree",), ("--keep-worktree",)),
+)  # fmt: skip
+
+LANDING: tuple[Setting, ...] = (
+    pick("landing", "landing", "land", "--land", ("none", "commit", "merge", "pr"), guarded=True),
+    pick("landing", "landing", "land_every", "--land-every", ("done", "iteration"), field="every"),
+    setting("landing", "landing", "base", units.name_text, "BRANCH", "--base", guarded=True),
+    pick(
+        "landing", "landing", "merge_strategy", "--merge-strategy", ("squash", "merge", "rebase"), field="strategy",
+        older_env=("CONTINUOUS_MERGE_STRATEGY",),
+    ),
+    setting("landing", "landing", "remote", units.name_text, "NAME", "--remote", guarded=True),
+    setting("landing", "landing", "repo", units.name_text, "OWNER/NAME", "--repo", guarded=True),
+    setting(
+        "cli", "landing", "owner", units.name_text, "OWNER", "--owner", guarded=True,
+        help="The owner on the forge, for a --repo that is given as NAME alone.",
+    ),
+    setting("landing", "landing", "forge_url", _forge_url, "URL", "--forge-url", guarded=True),
+    setting("landing", "landing", "ci_timeout", units.timeout, "DURATION", "--ci-timeout"),
+    setting("landing", "landing", "ci_start", _seconds, "DURATION", "--ci-start"),
+    setting("landing", "landing", "ci_poll", units.timeout, "DURATION", "--ci-poll"),
+    setting("landing", "landing", "landing_fixes", _fixes, "N", "--landing-fixes", field="fixes"),
+    switch(
+        "landing", "landing", "close_failed_pr", ("--close-failed-pr",), ("--keep-failed-pr",), field="close_failed"
+    ),
+    switch("landing", "landing", "delete_branch", ("--delete-branch",), ("--keep-branch",)),
+)  # fmt: skip
+
+REVIEWING: tuple[Setting, ...] = (
+    pick(
+        "review", "review", "review", "--review", ("never", "iteration", "landing"), field="when", alone="landing"
+    ),
+    setting(
+        "review", "review", "review_prompt", units.name_text, "TEXT", "--review-prompt", field="prompt", guarded=True
+    ),
+    setting("review", "review", "review_model", units.name_text, "MODEL", "--review-model", field="model"),
+    pick(
+        "review", "review", "review_agent", "--review-agent", ("claude_sdk", "claude_cli"), field="agent", guarded=True
+    ),
+    setting("review", "review", "review_rounds", units.whole, "N", "--review-rounds", field="rounds"),
+)  # fmt: skip
+
+OLDER_FLAGS: tuple[tuple[str, str, str], ...] = (
+    ("--enable-commits", "--land commit", "works as it is; it leaves --land merge and --land pr as they are"),
+    ("--disable-commits", "--land none", "works as it is"),
+    ("--disable-branches", "--disable-branches", "commits go to the branch that is checked out"),
+    ("--git-branch-prefix", "--git-branch-prefix", "of the branch of the run, or with --branch-per iteration of each"),
+    ("--merge-strategy", "--merge-strategy", "squash, merge or rebase; for --land merge and --land pr"),
+    ("--owner", "--owner", "with --repo NAME; or --repo OWNER/NAME"),
+    ("--repo", "--repo", "only where the remote's address does not tell"),
+    ("--ci-retry-max", "--landing-fixes", "one number for red CI, comments and conflicts"),
+    ("--comment-review-max", "--landing-fixes", "the same number"),
+    ("--disable-ci-retry", "--landing-fixes 0", "nothing is mended, for whatever reason"),
+    ("-r", "--review-prompt", "together with --review"),
+    ("--review-prompt", "--review-prompt", "together with --review"),
+    ("--worktree", "--worktree", "makes a new branch; never one that is checked out"),
+    ("--worktree-base-dir", "--worktree-base-dir", "default: REPOSITORY-worktrees beside the repository"),
+    ("--cleanup-worktree", "--cleanup-worktree", "only if nothing would be lost"),
+    ("--list-worktrees", "--list-worktrees", "the same as `untildone worktrees ls`"),
+)
+"""Flags people know from other loops: there, here, and what differs."""

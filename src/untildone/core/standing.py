@@ -1,0 +1,170 @@
+"""What is proven, guarded and reviewed, and how far the work has come: in a few words, from the folded state."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from untildone.core.contract import Contract
+from untildone.core.figures import count, short_commit
+from untildone.core.findings import Finding
+from untildone.core.policy import Landing, RunSpec
+from untildone.core.printable import one_line
+from untildone.core.state import LoopState
+
+_WIDTH = 300
+_NAMED = 3
+_CARRIED = frozenset({"merge", "pr"})
+
+IN_TREE = "the agent's own tree, which is weaker evidence than a fresh checkout"
+IN_ROOM = "a fresh checkout of the commit"
+
+
+def standing(state: LoopState) -> list[tuple[str, str]]:
+    """Labels and words for whoever looks at a run; only of what there is."""
+    contract = state.spec.contract
+    red = [name for name, passed in state.baseline or () if not passed]
+    facts = [
+        ("checked in", (IN_TREE if contract.room == "tree" else IN_ROOM) if contract.checks else ""),
+        ("proven at", short_commit(state.verified_commit or "")),
+        ("red before", ", ".join(red)),
+        ("flaky", ", ".join(state.flaky)),
+        ("guard", guard_text(state.findings)),
+        ("waived", ", ".join((*contract.waive, *state.waived))),
+        ("review", review_text(state)),
+        ("landing", landing_text(state)),
+    ]
+    return [(label, one_line(text, _WIDTH)) for label, text in facts if text]
+
+
+def guard_text(findings: Sequence[Finding]) -> str:
+    """`2 block done: tests/test_a.py:3 skip added, ...; 1 reported`; empty when nothing guarded changed."""
+    blocking = [finding for finding in findings if finding.blocking]
+    told = len(findings) - len(blocking)
+    parts = []
+    if blocking:
+        named = ", ".join(f"{finding.place} {finding.kind.replace('_', ' ')}" for finding in blocking[:_NAMED])
+        more = f" and {len(blocking) - _NAMED} more" if len(blocking) > _NAMED else ""
+        parts.append(f"{len(blocking)} in the way of done: {named}{more}")
+    if told:
+        parts.append(f"{count(told, 'change')} of guarded files reported")
+    return "; ".join(parts)
+
+
+def review_text(state: LoopState) -> str:
+    """What the reviewer said last, in a few words; empty without one."""
+    review = state.spec.review
+    if review.when == "never":
+        return ""
+    if state.approved:
+        return "approved"
+    if state.review_rounds:
+        return f"asked for changes, {state.review_rounds} of {review.rounds} times in a row"
+    return "after each iteration" if review.when == "iteration" else "before it counts as done"
+
+
+def landing_text(state: LoopState) -> str:
+    """How far the work has come; empty where it goes no further than into commits."""
+    landing, arrival = state.spec.landing, state.arrival
+    if landing.land not in _CARRIED:
+        return ""
+    base = arrival.base or landing.base or "the base"
+    if arrival.trouble:
+        pull = f" ({arrival.url})" if arrival.url else ""
+        return f"given up: {arrival.trouble}{pull}"
+    if arrival.landed is not None and state.last_commit in {None, arrival.landed}:
+        at = f" as {short_commit(arrival.merged)}" if arrival.merged else ""
+        return f"landed in {base}{at}"
+    mended = f", mended {arrival.fixes} of {landing.fixes} times" if arrival.fixes else ""
+    if arrival.commit is None:
+        return f"not yet in {base}{mended}"
+    return f"{_under_way(state, base)}{mended}"
+
+
+def _under_way(state: LoopState, base: str) -> str:
+    arrival = state.arrival
+    if arrival.number is not None:
+        return f"pull request #{arrival.number} waits for CI and reviews: {arrival.url}"
+    if arrival.pushed is not None:
+        return f"{arrival.branch} is pushed, a pull request for {base} comes next"
+    return f"{short_commit(arrival.commit or '')} on its way to {base}"
+
+
+def contract_facts(spec: RunSpec) -> list[tuple[str, str]]:
+    """What was agreed about proof and arrival, before a run begins."""
+    contract = spec.contract
+    review = spec.review
+    who = ", ".join(filter(None, (review.model, review.agent)))
+    facts = [
+        ("checked in", _room(contract) if contract.checks else ""),
+        ("guard", _guard(contract)),
+        (
+            "review",
+            "" if review.when == "never" else review_text(LoopState(spec=spec)) + (f", by {who}" if who else ""),
+        ),
+        ("landing", landing_plan(spec.landing)),
+    ]
+    return [(label, text) for label, text in facts if text]
+
+
+def _room(contract: Contract) -> str:
+    if contract.room == "tree":
+        return IN_TREE
+    setup = f", prepared by `{contract.setup}`" if contract.setup else ""
+    share = f", with {', '.join(contract.share)} from the tree" if contract.share else ""
+    return IN_ROOM + setup + share
+
+
+def _guard(contract: Contract) -> str:
+    words = {
+        "off": "off: tests, CI and thresholds may change",
+        "on": "deleted tests, new skips, lowered thresholds and changed CI block done",
+        "strict": "any change of tests, CI, coverage and lint settings blocks done",
+    }[contract.guard]
+    more = f"; also {', '.join(contract.guard_files)}" if contract.guard_files else ""
+    waived = f"; waived: {', '.join(contract.waive)}" if contract.waive else ""
+    fail = "; new tests must fail on the old code" if contract.fail_to_pass else ""
+    return words + more + waived + fail
+
+
+def landing_plan(landing: Landing) -> str:
+    """What is to become of the work; empty where it stays where it is made."""
+    if landing.land not in _CARRIED:
+        return ""
+    base = landing.base or "the branch that is checked out at the start"
+    when = "what each iteration made" if landing.every == "iteration" else "once done"
+    if landing.land == "merge":
+        return f"{when}, merged here into {base} ({landing.strategy})"
+    whose = f" of {landing.repo}" if landing.repo else ""
+    return f"{when}, through a pull request to {base}{whose} ({landing.strategy}), pushed to {landing.remote}"
+
+
+def delivery_json(state: LoopState) -> dict[str, Any]:
+    """The same for programs: parts of `untildone status --json`."""
+    arrival, contract = state.arrival, state.spec.contract
+    return {
+        "proof": {
+            "room": contract.room,
+            "commit": state.verified_commit,
+            "baseline": dict(state.baseline or ()),
+            "flaky": list(state.flaky),
+        },
+        "guard": {
+            "mode": contract.guard,
+            "waived": [*contract.waive, *state.waived],
+            "findings": [
+                {"kind": f.kind, "path": f.path, "line": f.line, "blocking": f.blocking} for f in state.findings
+            ],
+        },
+        "review": {"when": state.spec.review.when, "approved": state.approved, "rounds": state.review_rounds},
+        "landing": {
+            "land": state.spec.landing.land,
+            "branch": arrival.branch,
+            "base": arrival.base,
+            "under_way": arrival.commit,
+            "pull": arrival.number,
+            "url": arrival.url or None,
+            "landed": arrival.landed,
+            "merged": arrival.merged,
+            "fixes": arrival.fixes,
+            "trouble": arrival.trouble or None,
+        },
+    }

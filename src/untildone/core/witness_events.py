@@ -1,0 +1,61 @@
+"""What the loop saw with its own eyes: the baseline, every verdict, and what a human let pass."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from untildone.core.contract import Room
+from untildone.core.event import Event, Kind, Source
+from untildone.core.findings import Finding
+from untildone.core.outcome import CheckResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineTaken(Event):
+    """The checks before any work was done: what was red then is nobody's fault."""
+
+    TYPE: ClassVar[str] = "continuous.baseline"
+    commit: str | None
+    room: Room
+    checks: tuple[CheckResult, ...] = ()
+    refused: str = ""
+    """Why the run cannot go on like this: a check that passes in the tree and fails in a fresh checkout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationValidation(Event):
+    """The loop ran the checks itself after a claim."""
+
+    TYPE: ClassVar[str] = "iteration.validation"
+    iteration_num: int
+    passed: bool
+    feedback: str = ""
+    checks: tuple[CheckResult, ...] = ()
+    tree: str = ""
+    commit: str | None = None
+    git_status: Mapping[str, Any] = field(default_factory=dict)
+    errors: tuple[str, ...] = ()
+    room: Room = "tree"
+    """Where the checks ran; `tree` is the weaker evidence."""
+    findings: tuple[Finding, ...] = ()
+    """What the guard saw in the changes of this run; the blocking ones were not waived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WitnessAtWork(Event):
+    """The loop is looking for itself, and a step of that takes longer than a moment."""
+
+    TYPE: ClassVar[str] = "iteration.checking"
+    KIND: ClassVar[Kind] = "trace"
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiverGiven(Event):
+    """A human lets guarded files change."""
+
+    TYPE: ClassVar[str] = "continuous.waived"
+    SOURCE: ClassVar[Source] = "system"
+    by: str
+    patterns: tuple[str, ...]
+    """Globs of paths."""

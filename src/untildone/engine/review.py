@@ -1,0 +1,49 @@
+"""A review: another agent looks at the work, says what it found, and touches nothing."""
+
+from untildone.core import events as ev
+from untildone.core.closing import Change
+from untildone.core.decide import Iterate
+from untildone.core.diffs import Difference
+from untildone.core.review_prompt import Work, build_review, review_rules
+from untildone.core.reviewing import REVIEWER_WROTE
+from untildone.core.state import LoopState
+from untildone.engine.iteration import agent_order, closing, intent, look_around, run_agent, snapshot_half_done
+from untildone.engine.journal import Journal
+from untildone.engine.parts import Parts
+from untildone.errors import AgentError, WorkspaceError
+
+_NAMED = 5
+
+
+async def review(journal: Journal, parts: Parts, order: Iterate) -> None:
+    """Have the work reviewed and write down the verdict. The user's own commands are not run around it."""
+    if parts.reviewer is None:
+        raise AgentError("the work is to be reviewed and there is no reviewer: give one, or turn --review off")
+    before = await parts.workspace.observe()
+    prompt = build_review(journal.state, order, await _work(journal.state, parts))
+    await journal.record(intent(journal.state, order, prompt, before, parts.clock.now()))
+    told = agent_order(journal.state, order, prompt, review_rules())
+    ended, after = await look_around(journal, parts, await run_agent(journal, parts, parts.reviewer, told))
+    await journal.record(closing(journal, parts, ended, Change(tree=after.fingerprint)))
+    if after.fingerprint != before.fingerprint:
+        changed = sorted(set(after.dirty) - set(before.dirty)) or list(after.dirty)
+        named = ", ".join(changed[:_NAMED]) + (" and more" if len(changed) > _NAMED else "")
+        said = f"{REVIEWER_WROTE}, and are left as they are: {named or 'HEAD was moved'}"
+        await journal.tell(ev.ContinuousWarning(message=said))
+        # Whoever works next is told, so that nothing gets into a commit unseen.
+        await snapshot_half_done(journal, parts, order.number, REVIEWER_WROTE)
+
+
+async def _work(state: LoopState, parts: Parts) -> Work:
+    start, commit = state.arrival.start, await parts.workspace.subject()
+    return Work(start=start, commit=commit, difference=await _difference(parts, start, commit))
+
+
+async def _difference(parts: Parts, start: str | None, commit: str | None) -> Difference | None:
+    """A list for the prompt: without it the reviewer has to look for itself."""
+    if start is None or commit is None:
+        return None
+    try:
+        return await parts.workspace.difference(start, commit)
+    except WorkspaceError:
+        return None

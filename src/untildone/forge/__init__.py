@@ -1,0 +1,1 @@
+"""Forges: where pull requests, CI and reviews live. One file for each, behind `ports.delivery.Forge`."""

@@ -1,0 +1,66 @@
+"""The user's login at a forge: from the environment, else what `gh` keeps. It is never printed, stored or logged."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+
+from untildone.errors import ForgeError
+from untildone.forge.address import GITHUB
+
+PATIENCE = 10.0
+"""Seconds `gh` may take."""
+OF_GITHUB = ("GITHUB_TOKEN", "GH_TOKEN")
+OF_ENTERPRISE = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+
+
+async def find_token(host: str, env: Mapping[str, str], *, chosen: bool = False) -> str:
+    """A token for this host. ForgeError names every place that was looked at.
+
+    A token meant for github.com goes to another host only when the user chose that host by name: the address of a
+    remote alone is no reason to hand it out.
+    """
+    is_github = host == GITHUB or host.endswith(".ghe.com")
+    names = OF_GITHUB if is_github else OF_ENTERPRISE + (OF_GITHUB if chosen else ())
+    for name in names:
+        if token := env.get(name, "").strip():
+            return _clean(token, name)
+    if token := await _from_gh(host, env):
+        return _clean(token, "gh")
+    raise ForgeError(
+        f"there is no login for {host}: set {' or '.join(names[:2])}, or log in with `gh auth login --hostname {host}`"
+    )
+
+
+def _clean(token: str, source: str) -> str:
+    """A token becomes a header: anything but plain characters would break it, or end up in an error's text."""
+    if token.isascii() and token.isprintable() and " " not in token:
+        return token
+    raise ForgeError(f"the token from {source} has characters that no token has: set it again")
+
+
+async def _from_gh(host: str, env: Mapping[str, str]) -> str:
+    """What `gh` has for this host; "" without it."""
+    # With a token in its environment gh would only repeat it, whatever host it is meant for.
+    clean = {name: value for name, value in env.items() if name not in OF_GITHUB + OF_ENTERPRISE}
+    program = ("gh", "auth", "token", "--hostname", host)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *program,
+            env=clean | {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError:
+        return ""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            out, _ = await process.communicate()
+    except TimeoutError:
+        return ""
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    return out.decode("utf-8", "replace").strip() if process.returncode == 0 else ""

@@ -1,0 +1,54 @@
+"""Filters that a repository names and this machine does not have: git-lfs and its like.
+
+Git refuses everything once a required filter is missing, even to look at the tree. So a missing filter is switched
+off, and what would go into a commit unfiltered is held back: a pointer may, a plain file must not.
+"""
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from untildone.git.run import GitResult
+
+FILTERS = ("config", "-z", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$")
+
+_POINTER = b"version https://git-lfs.github.com/spec/"
+
+
+def missing_filters(answer: GitResult, top: Path) -> frozenset[str]:
+    """The names of the configured filters whose program cannot be found, from what FILTERS answered."""
+    pairs = (entry.partition("\n") for entry in os.fsdecode(answer.out).split("\0") if entry)
+    return frozenset(
+        key.removeprefix("filter.").rpartition(".")[0] for key, _, command in pairs if not _is_there(command, top)
+    )
+
+
+def switched_off(names: Iterable[str]) -> tuple[str, ...]:
+    """The `-c` options that make git leave these filters alone."""
+    return tuple(
+        word
+        for name in sorted(names)
+        for key in ("clean=", "smudge=", "process=", "required=false")
+        for word in ("-c", f"filter.{name}.{key}")
+    )
+
+
+def is_pointer(path: bytes) -> bool:
+    """Whether a file is the stand-in that git-lfs keeps in commits."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - names are raw bytes here
+            return file.read(len(_POINTER)) == _POINTER
+    except OSError:
+        return False
+
+
+def _is_there(command: str, top: Path) -> bool:
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return True  # something for the shell: it will say so itself
+    if not words or not words[0].replace("-", "").replace("_", "").replace("/", "").replace(".", "").isalnum():
+        return True
+    return shutil.which(words[0]) is not None or (top / words[0]).exists()

@@ -1,0 +1,141 @@
+"""What a checkout needs besides its files: submodules, files kept apart (LFS), filters, and files of another commit."""
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from untildone.errors import CommitUnfit, WorkspaceError
+from untildone.git.filters import is_pointer
+from untildone.git.repository import NO_HOOKS, Repository
+from untildone.git.room_entries import common_folder
+from untildone.git.run import disk_trouble, first_line
+from untildone.git.status import in_one_line, readable
+from untildone.git.worktrees import linked
+
+_LINK = re.compile(rb"(?:^|(?<=\0))160000 ([0-9a-f]+) \d\t([^\0]+)")
+_ATTRIBUTES = re.compile(rb"\t((?:[^\0]*/)?\.gitattributes)(?=\0)")
+_OID = re.compile(rb"^oid sha256:([0-9a-f]{64})$", re.MULTILINE)
+_POINTER_BYTES = 1024
+_LFS = "lfs"
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """What of a checkout needs a second look."""
+
+    links: tuple[tuple[str, str], ...]
+    """Other repositories in it: path and commit."""
+    attributes: tuple[str, ...]
+    """The files that say which filters apply."""
+
+
+async def special_files(room: Repository) -> Special:
+    """Look through the index once: it has an entry for everything that was checked out."""
+    listed = (await room.git("ls-files", "-s", "-z")).out
+    return Special(
+        links=tuple((os.fsdecode(name), commit.decode()) for commit, name in _LINK.findall(listed)),
+        attributes=tuple(map(os.fsdecode, _ATTRIBUTES.findall(listed))),
+    )
+
+
+async def submodules(source: Repository, room: Repository, special: Special) -> list[tuple[Repository, Path, str]]:
+    """The submodules that are initialised in the tree of `source`: repository, place in the room, commit.
+
+    One that is not is left empty here too, as in everybody's checkout.
+    """
+    found = [(_initialised(source, name), room.top / name, commit) for name, commit in special.links]
+    there = [(module, place, commit) for module, place, commit in found if module is not None]
+    for module, place, commit in there:
+        if (await module.git("cat-file", "-e", f"{commit}^{{commit}}", check=False)).code:
+            raise CommitUnfit(
+                f"submodule {place.relative_to(room.top)} is meant to be at {commit[:10]}, a commit that is not here: "
+                "commit it in the submodule, or get it with `git submodule update`"
+            )
+    return there
+
+
+def _initialised(source: Repository, name: str) -> Repository | None:
+    place = source.top / name
+    if not place.resolve().is_relative_to(source.top.resolve()):
+        return None  # a link that was put in its place
+    try:
+        if (place / ".git").is_dir():
+            git_dir = place / ".git"
+            return replace(source, top=place, git_dir=git_dir, index=git_dir / "index", private=False)
+        return replace(linked(source, place), private=False)
+    except OSError:
+        return None
+
+
+async def lfs_files(room: Repository, special: Special) -> list[str]:
+    """Put the content of large files in place as far as it is on this machine; a note about the rest."""
+    missing, git_dir = [], common_folder(room.git_dir)
+    with disk_trouble(f"cannot write to {room.top}"):
+        for name in await _filtered_by(room, special, _LFS):
+            path = os.fsencode(room.top) + b"/" + name
+            # A link may lead anywhere: it is not followed.
+            if not Path(os.fsdecode(path)).is_symlink() and is_pointer(path) and not _fetch_here(path, git_dir):
+                missing.append(readable(name))
+    if not missing:
+        return []
+    return [
+        "large files that are not on this machine are only pointers in the checkout (`git lfs fetch` gets them): "
+        + in_one_line(missing)
+    ]
+
+
+def _fetch_here(path: bytes, git_dir: Path) -> bool:
+    with open(path, "rb") as file:  # noqa: PTH123 - names are raw bytes here
+        found = _OID.search(file.read(_POINTER_BYTES))
+    if found is None:
+        return False
+    oid = found[1].decode()
+    kept = git_dir / "lfs" / "objects" / oid[:2] / oid[2:4] / oid
+    if not kept.is_file():
+        return False
+    shutil.copyfile(kept, os.fsdecode(path))  # not linked: a check could write to it
+    return True
+
+
+async def refuse_lacking_filters(room: Repository, special: Special) -> None:
+    """Refuse what cannot be what it should be: files that need a filter which is not installed."""
+    as_configured = replace(room, missing_filters=frozenset())
+    for name in sorted(room.missing_filters - {_LFS}):
+        required = await as_configured.git("config", "--type=bool", f"filter.{name}.required", check=False)
+        files = await _filtered_by(room, special, name) if required.text == "true" else []
+        if files:
+            raise WorkspaceError(
+                f"{in_one_line([readable(file) for file in files])} cannot be checked out: the program of the filter "
+                f"{name} is not installed; install it, or check in the tree with `--check-in tree`"
+            )
+
+
+async def _filtered_by(room: Repository, special: Special, name: str) -> list[bytes]:
+    """The files of a filter. Git is asked about all files only where some attributes name it."""
+    wanted = f"filter={name}"
+    if not any(_mentions(room.top / file, wanted) for file in special.attributes):
+        return []
+    listed = await room.git("ls-files", "-z", "--", f":(attr:{wanted})")
+    return [file for file in listed.out.split(b"\0") if file]
+
+
+def _mentions(file: Path, word: str) -> bool:
+    try:
+        return word in file.read_text(errors="replace")
+    except OSError:
+        return False
+
+
+async def borrow_files(room: Repository, commit: str, files: Sequence[str]) -> None:
+    """Take these files, as they are called from the top, from another commit."""
+    taken = await room.git(
+        *NO_HOOKS, "checkout", "-q", commit, "--pathspec-from-file=-", "--pathspec-file-nul",
+        env={"GIT_LITERAL_PATHSPECS": "1", "GIT_LFS_SKIP_SMUDGE": "1"},
+        stdin=b"\0".join(map(os.fsencode, files)),
+        check=False,
+    )  # fmt: skip
+    if taken.code:
+        raise CommitUnfit(f"files of {commit[:10]} cannot be put on older code: {first_line(taken.err)}")

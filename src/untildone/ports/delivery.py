@@ -1,0 +1,168 @@
+"""The seams of proof and arrival: fresh checkouts, checks, merges, forges."""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from untildone.core.contract import CheckSpec, Room
+from untildone.core.outcome import CheckResult
+from untildone.core.pull import PullView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkout:
+    """A fresh checkout that is there right now."""
+
+    folder: str
+    """The one that corresponds to the agent's own, which may lie below the top of the repository."""
+    notes: tuple[str, ...] = ()
+    """In what it is less than the commit: files that are not to be had without a network."""
+
+
+class Rooms(Protocol):
+    """Fresh checkouts of commits, each gone without a trace when it is left."""
+
+    def open(
+        self, commit: str, *, borrow: str | None = None, files: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[Checkout]:
+        """A folder that holds exactly this commit; with `borrow`, these files are taken from that commit instead.
+
+        CommitUnfit when the commit itself is the reason that it cannot be made, else WorkspaceError.
+        """
+        ...
+
+    async def sweep(self) -> int:
+        """Remove what a dead driver of this run left behind; returns how many there were."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is examined: a commit, or (weaker) the tree as it lies there."""
+
+    commit: str | None
+    room: Room
+    borrow: str | None = None
+    """Take `files` from this commit instead: new tests on old code."""
+    files: tuple[str, ...] = ()
+
+
+Progress = Callable[[str], None]
+"""Told what is being done now, in a few words, so that who waits for it can be told."""
+
+
+class Witness(Protocol):
+    """Runs the checks of a contract and reports what it saw."""
+
+    async def examine(
+        self,
+        subject: Subject,
+        checks: Sequence[CheckSpec],
+        *,
+        flaky: Collection[str] = (),
+        progress: Progress = lambda _: None,
+    ) -> list[CheckResult]:
+        """Every check, in order, in one room that is set up once; a failed setup fails all and is told as one more.
+
+        A check that failed is run once more. If it then passes, or passes although its name is among the `flaky`,
+        it is believed only after it passed several times in a row in a room of its own.
+        WorkspaceError when there is no room to be had through no fault of the commit's.
+        """
+        ...
+
+    async def sweep(self) -> int:
+        """Remove what a dead driver of this run left behind; returns how many rooms there were."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """A merge that happened."""
+
+    merged: str
+    """The commit on the base."""
+    cleanup: str = ""
+    """What could not be tidied up."""
+    verified: bool = True
+    """Exactly this tree was verified before; otherwise it must be looked at now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotLanded:
+    """A merge that did not happen. `conflict` and `checks` are for the agent to mend, `base` is for a human."""
+
+    cause: Literal["conflict", "checks", "base"]
+    detail: str
+
+
+Verifier = Callable[[str], Awaitable[str]]
+"""Examines a commit: "" when every check passed, else what to tell the agent."""
+
+
+class Lander(Protocol):
+    """Brings commits to branches and remotes, with git alone."""
+
+    async def merge(self, commit: str, *, message: str, verify: Verifier) -> Landed | NotLanded:
+        """Merge into the base as the landing options say, after the merged tree was verified. Safe to repeat.
+
+        Several runs that land on the same base take turns, or go together.
+        """
+        ...
+
+    async def revert(self, merged: str, *, reason: str) -> str:
+        """Take a merge back by a new commit on the base; returns that commit."""
+        ...
+
+    async def push(self, commit: str) -> None:
+        """Bring the run's branch to the remote. WorkspaceError says why it cannot be. Never by force."""
+        ...
+
+    async def unpushed(self) -> str:
+        """What the remote does not have of all that is committed here; "" when it has everything."""
+        ...
+
+    async def catch_up(self, commit: str) -> None:
+        """Move the run's branch and tree forward to a commit that the forge made on top of it."""
+        ...
+
+    async def tidy(self) -> str:
+        """After a pull request was merged: bring the base up to date; "" or what could not be done."""
+        ...
+
+    async def rejoin(self, merged: str) -> None:
+        """The run goes on after that: let its branch know that the base has its work. No file changes."""
+        ...
+
+
+class Forge(Protocol):
+    """Where pull requests live. Every method raises ForgeError, which says what to do and when to try again."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def find(self, branch: str) -> PullView | None:
+        """The open pull request of a branch, or the newest of the run's own if it was closed or merged."""
+        ...
+
+    async def open(self, *, branch: str, base: str, title: str, body: str) -> PullView: ...
+
+    async def look(self, number: int) -> PullView:
+        """The pull request as it is now: checks, reviews and comments included."""
+        ...
+
+    async def log_of(self, number: int, check: str) -> str:
+        """The end of a failed check's log, as far as the forge gives it: hostile text."""
+        ...
+
+    async def update_branch(self, number: int) -> str | None:
+        """Merge the base into the branch on the forge; the new head, or None if there was nothing to do."""
+        ...
+
+    async def merge(self, number: int, *, head: str, strategy: str, title: str, body: str) -> PullView:
+        """Merge it if its head is still this commit."""
+        ...
+
+    async def delete_branch(self, branch: str) -> None: ...
+
+    async def close(self, number: int) -> None: ...

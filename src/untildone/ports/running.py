@@ -1,0 +1,154 @@
+"""What a run is driven with: time, the agent and the programs it runs, the user's commands, the books."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from untildone.core.events import Event
+from untildone.core.liveness import Pulse
+from untildone.core.outcome import Order, Outcome
+
+Tell = Callable[[Event], Awaitable[None]]
+"""Records an event of the running iteration. It returns when the event is durable (control) or queued (trace)."""
+
+
+class Clock(Protocol):
+    """The only source of time."""
+
+    def now(self) -> float:
+        """Epoch seconds."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Agent(Protocol):
+    """Executes iterations, one at a time."""
+
+    async def iterate(self, order: Order, tell: Tell) -> Outcome:
+        """Run one iteration to its end, telling events as they happen.
+
+        `agent.session`, `agent.reply_started` and `agent.reply` must be told (and awaited) before anything else
+        is done with what they describe. Never raises for what the agent did; raises AgentError only when it
+        cannot be started at all.
+        """
+        ...
+
+    async def interrupt(self, *, discard: bool = False) -> None:
+        """End the running iteration soon: `iterate` returns with `interrupted=True`. Harmless when idle.
+
+        What the iteration started is ended with it; with `discard`, the process it ran in too.
+        """
+        ...
+
+    def pulse(self) -> Pulse | None:
+        """Signs of life of the running iteration; None while nothing is expected of it (idle, or done talking)."""
+        ...
+
+    async def close(self) -> None:
+        """End the agent's whole process tree. Bounded in time; may be called at any moment, more than once."""
+        ...
+
+
+class Process(Protocol):
+    """A running program with pipes."""
+
+    @property
+    def pid(self) -> int: ...
+
+    async def read(self, size: int = 1 << 16) -> bytes:
+        """The next bytes of its stdout; b"" at its end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write to its stdin. Raises BrokenPipeError when it is gone."""
+        ...
+
+    async def close_stdin(self) -> None: ...
+
+    async def wait(self) -> int:
+        """Its exit status; negative for a signal."""
+        ...
+
+    def stderr_tail(self) -> str:
+        """The last few KB it wrote to stderr."""
+        ...
+
+    def starved(self) -> bool:
+        """Whether the system killed something for want of memory since it was started."""
+        ...
+
+    def vitals(self) -> Pulse:
+        """What its whole tree did so far; fields the system cannot tell are None."""
+        ...
+
+    def family(self) -> set[int]:
+        """Every living process of its tree, itself included; empty where the system cannot tell."""
+        ...
+
+    async def end(self, grace: float = 2.0) -> None:
+        """SIGINT, SIGTERM, then kill the whole tree, escapees too."""
+        ...
+
+
+class Spawner(Protocol):
+    """Where programs are executed: the host, a sandbox, a container."""
+
+    async def spawn(
+        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"] = "pipe"
+    ) -> Process: ...
+
+    def sweep(self, run_id: str) -> int:
+        """End what a dead driver of this run left behind; returns how many processes were ended."""
+        ...
+
+
+class Usher(Protocol):
+    """Runs the user's own commands around iterations, and reads the user's files."""
+
+    async def call(self, command: str, facts: bytes, *, timeout: float) -> tuple[int | None, str]:
+        """Run a shell command with `facts` on stdin; (exit code or None on timeout, tail of its output)."""
+        ...
+
+    def read_text(self, path: str, *, cap: int) -> tuple[str, int] | None:
+        """(the first `cap` bytes as text, the full size in bytes), or None when there is no such file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastWords:
+    """What the agent of a killed loop said that the loop may not have written down any more."""
+
+    session: Event | None = None
+    """`agent.session` of its newest conversation."""
+    replies: tuple[Event, ...] = ()
+    """`agent.reply_started` and `agent.reply`, in order; most of them are in the log already."""
+    awaits_reply: bool | None = None
+    """A request was out and no reply to it had begun; None: it cannot be told."""
+    result_usd: float | None = None
+    """What the agent says the conversation has cost, if that was its last word."""
+    result_session: str | None = None
+
+
+class Ledger(Protocol):
+    """Finds out what replies cost, after a crash: from Claude's own transcripts, and from its last words."""
+
+    def replies(self, session_id: str, cwd: str) -> list[Event]:
+        """`agent.reply` events of that session, one per message id."""
+        ...
+
+    def unanswered(self, session_id: str, cwd: str, *, only_subagents: bool = False) -> bool:
+        """Whether something asked in that session left no answer behind: it may have been served unseen."""
+        ...
+
+    def find_session(self, cwd: str, *, since: float, prompt: str) -> str | None:
+        """The session that was begun in that folder since then with a prompt that starts so."""
+        ...
+
+    def last_words(self, run_id: str, iteration_num: int) -> LastWords:
+        """What the agents of dead drivers of this run said last, as events of that iteration."""
+        ...
+
+    def forget_last_words(self, run_id: str) -> None:
+        """They are in the log."""
+        ...

@@ -1,0 +1,109 @@
+"""The folder the agent works in."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from untildone.core.diffs import Difference
+from untildone.core.findings import FileChange, Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeState:
+    """The working tree at a moment."""
+
+    fingerprint: str
+    """Changes whenever any file that counts changes, is added or removed, or HEAD moves."""
+    head: str | None = None
+    branch: str | None = None
+    dirty: tuple[str, ...] = ()
+    """Paths with uncommitted changes, untracked ones included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What was done with an iteration's changes."""
+
+    tree: TreeState
+    changed: bool
+    files_changed: int = 0
+    commit: str | None = None
+    by: Literal["loop", "agent"] = "loop"
+    message: str = ""
+    warning: str = ""
+    """Why a commit could not be made (a failing hook, no identity); the work is kept as it is."""
+    left: tuple[str, ...] = ()
+    """Paths that should have been committed and were not: no commit holds their present content."""
+    snapshot: str = ""
+    """The private ref that keeps the tree as it is after the iteration; empty: it is as an earlier one left it."""
+    snapshot_commit: str = ""
+    """The commit behind that ref."""
+    previous: str = ""
+    """The commit that kept the tree before: what this iteration's change is compared with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Where a run works."""
+
+    lines: tuple[str, ...] = ()
+    """To tell the user."""
+    branch: str | None = None
+    """Where commits go; None: a detached HEAD, or a folder without git."""
+    base: str | None = None
+    """The branch they are meant for."""
+    start: str | None = None
+    """A commit of the tree as the run found it, the user's uncommitted work included."""
+
+
+class Workspace(Protocol):
+    """The folder the agent works in."""
+
+    async def prepare(self) -> Prepared:
+        """Make it ready before the first iteration: branch, excludes, snapshot.
+
+        DirtyWorkspace when the user's own uncommitted work is there and nobody said to keep it.
+        """
+        ...
+
+    async def observe(self) -> TreeState: ...
+
+    async def settle(
+        self, before: TreeState, *, iteration_num: int, message: str, waived: Sequence[str] = ()
+    ) -> Settled:
+        """Compare with `before` and commit what changed, if commits are wanted.
+
+        Nothing that looks like a key or a token is committed, except in files that a human waived.
+        """
+        ...
+
+    async def snapshot(self, *, iteration_num: int, reason: str) -> tuple[str, str, tuple[str, ...]] | None:
+        """Save uncommitted work under a private ref, leaving tree, index and branches alone.
+
+        Returns (ref, commit, files), or None when there is nothing to save.
+        """
+        ...
+
+    async def subject(self) -> str | None:
+        """The commit to examine: HEAD where the loop commits, else one of the tree as it is, on no branch."""
+        ...
+
+    async def changes(self, start: str, commit: str, wanted: Callable[[str], bool]) -> list[FileChange]:
+        """How the wanted files differ between two commits; cost grows with what changed."""
+        ...
+
+    async def difference(self, before: str, after: str) -> Difference:
+        """How the trees of two commits differ, for eyes: bounded in size."""
+        ...
+
+    async def leaks(self, start: str, commit: str, waived: Sequence[str] = ()) -> list[Finding]:
+        """Keys and tokens that any commit since `start` added, by whomever it was made, and what was not looked at."""
+        ...
+
+    async def begin_iteration(self, number: int) -> str | None:
+        """Switch to a branch of its own for this iteration, if the run wants that; its name, or None."""
+        ...
+
+    async def leave_iteration(self) -> str | None:
+        """Take back the branch of an iteration that committed nothing; returns the branch that is current now."""
+        ...

@@ -1,0 +1,124 @@
+"""Where runs work besides the folder they were started in: worktrees of their own, forks, and the way back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from untildone.core.policy import RunSpec
+from untildone.core.printable import one_line
+from untildone.errors import UsageError, WorkspaceError
+from untildone.git.branch import branches, slug
+from untildone.git.difference import difference
+from untildone.git.repository import Repository, open_repository
+from untildone.git.rewind import WentBack, fork, rewind
+from untildone.git.snapshot import SavedState, free_name, save_tree, saved_states, state_after
+from untildone.git.worktree_fate import Fate
+from untildone.git.worktrees import add, default_place, remove
+
+FOLDERS = "folders"
+"""Where in the store the history of plain folders is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A folder that was made for a run."""
+
+    folder: Path
+    """Where the agent works: what corresponds to the folder that was asked for."""
+    top: Path
+    """The repository's own tree."""
+    branch: str | None
+
+
+async def repository_of(folder: Path, store: Path) -> Repository:
+    """The repository a folder belongs to, its own or a private one."""
+    return await open_repository(folder, private=store / FOLDERS)
+
+
+async def make_worktree(folder: Path, wish: str, spec: RunSpec, store: Path, *, parent: str | None = None) -> Placed:
+    """A worktree as `--worktree [BRANCH[:BASE]]` asks for it, beside the repository or in `parent`."""
+    repository = await repository_of(folder, store)
+    named, _, base = wish.partition(":")
+    branch = named or free_name(spec.branch_prefix + slug(spec.name), await branches(repository))
+    await _refuse_without_tasks(repository, folder, spec, base or spec.landing.base or "HEAD")
+    place = default_place(repository, branch, folder=_absolute(parent, folder))
+    made = await add(repository, branch, base=base or spec.landing.base, place=place)
+    return Placed(folder=_within(made.path, folder, repository), top=repository.top, branch=branch)
+
+
+async def _refuse_without_tasks(repository: Repository, folder: Path, spec: RunSpec, start: str) -> None:
+    """A worktree has what is committed: a list of tasks that is not would be missing there."""
+    if spec.task_file is None or repository.private:
+        return
+    path = (folder.resolve() / spec.task_file).relative_to(repository.top)
+    if (await repository.git("cat-file", "-e", f"{start}:{path.as_posix()}", check=False)).code:
+        raise UsageError(f"{spec.task_file} is not committed, so a worktree would not have it: commit it first")
+
+
+def planned_worktree(wish: str, spec: RunSpec) -> str:
+    """What `--worktree` would make, in words."""
+    named, _, base = wish.partition(":")
+    start = base or spec.landing.base
+    from_where = f"from {start}" if start else "from the branch that is checked out"
+    return f"a new one on the new branch {named or spec.branch_prefix + slug(spec.name)}, {from_where}"
+
+
+async def snapshot_after(folder: Path, run_id: str, number: int, store: Path) -> tuple[Repository, SavedState]:
+    """The tree as an iteration left it; 0 is the tree the run began with."""
+    repository = await repository_of(folder, store)
+    states = await saved_states(repository, run_id)
+    found = state_after(states, number)
+    if found is None:
+        raise UsageError(f"no tree of this run is kept in {repository.top}: its private refs are gone")
+    return repository, found
+
+
+async def changes_of_rewind(repository: Repository, target: SavedState) -> list[str]:
+    """What a rewind would do to files, a line each. Nothing is changed; what is there is only written down."""
+    head = (await repository.git("rev-parse", "-q", "--verify", "HEAD", check=False)).text or None
+    present = await save_tree(repository, parent=head, message="What a rewind would change")
+    found = await difference(repository, present, target.commit)
+    words = {"created": "brings back", "modified": "changes", "deleted": "removes"}
+    lines = [f"{words.get(change.change_type, 'changes')} {one_line(change.file_path)}" for change in found.files]
+    more = found.files_changed - len(found.files)
+    return [*lines, f"and {more} more"] if more > 0 else lines
+
+
+async def go_back(repository: Repository, run_id: str, target: SavedState, *, branch: str | None) -> WentBack:
+    """Put tree, index and branch back. The caller holds the run's lease."""
+    return await rewind(repository, run_id, target, branch=branch)
+
+
+async def make_fork(
+    repository: Repository, target: SavedState, spec: RunSpec, *, name: str, parent: str | None = None
+) -> Placed:
+    """The tree of an iteration in a new worktree on a new branch."""
+    folder = Path(spec.cwd)
+    wanted = spec.branch_prefix + slug(name)
+    branch = wanted if repository.private else free_name(wanted, await branches(repository))
+    place = default_place(repository, branch, folder=_absolute(parent, folder))
+    made = await fork(repository, target, place=place, branch=branch)
+    return Placed(
+        folder=_within(made, folder, repository), top=repository.top, branch=None if repository.private else branch
+    )
+
+
+async def tidy_worktree(spec: RunSpec, store: Path, live: Sequence[str]) -> Fate | None:
+    """Remove the worktree that was made for a run, if nothing would be lost; None: it has none."""
+    if spec.repository is None:
+        return None
+    repository = await repository_of(Path(spec.repository), store)
+    own = (await repository_of(Path(spec.cwd), store)).top
+    return await remove(repository, own, live=live)
+
+
+def _within(top: Path, folder: Path, repository: Repository) -> Path:
+    """The same folder in another tree."""
+    below = folder.resolve().relative_to(repository.top)
+    if not (top / below).is_dir():
+        raise WorkspaceError(f"{below} is in no commit, so that {top} does not have it: commit it, or start at the top")
+    return top / below
+
+
+def _absolute(parent: str | None, folder: Path) -> Path | None:
+    return (folder / Path(parent).expanduser()).absolute() if parent else None

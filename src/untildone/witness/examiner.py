@@ -1,0 +1,189 @@
+"""The witness: every check of a contract, in a fresh checkout of the commit or in the tree."""
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from untildone.core.contract import CheckSpec, Contract
+from untildone.core.outcome import CheckResult
+from untildone.errors import CommitUnfit
+from untildone.ports.delivery import Progress, Rooms, Subject
+from untildone.witness.checks import UNGUARDED, CommandCheck, Keeping
+from untildone.witness.logs import CheckLog, LogFolder
+from untildone.witness.sharing import NOTHING, Shared, can_bind, share
+
+BELIEVED_AFTER = 3
+"""Times in a row a flaky check must pass."""
+SETUP = "setup"
+"""What the preparing command is called among the results when it fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where checks run."""
+
+    folder: Path
+    shared: Shared = NOTHING
+    notes: tuple[str, ...] = ()
+    broken: CheckResult | None = None
+    """The setup that failed: nothing can be checked here."""
+
+
+class Examiner:
+    """ports.Witness."""
+
+    def __init__(self, contract: Contract, rooms: Rooms, *, cwd: str, logs: Path, keeping: Keeping = UNGUARDED) -> None:
+        """`logs` is the folder for what the checks of this run print; `keeping` sees that nothing outlives us."""
+        self._contract = contract
+        self._keeping = keeping
+        self._rooms = rooms
+        self._cwd = Path(cwd)
+        self._logs = LogFolder(logs)
+        self._can_bind: bool | None = None
+
+    async def examine(
+        self,
+        subject: Subject,
+        checks: Sequence[CheckSpec],
+        *,
+        flaky: Collection[str] = (),
+        progress: Progress = lambda _: None,
+    ) -> list[CheckResult]:
+        """Every check, in order."""
+        if not checks:
+            return []
+        examination = _Examination(self._contract, subject, self._logs, progress, self._keeping)
+        try:
+            async with self._place(subject, examination) as place:
+                seen = await examination.all_once(checks, place)
+            doubtful = {result.name for result in seen if result.flaky or (result.passed and result.name in flaky)}
+            if not doubtful:
+                return seen
+            # Anew: what passed at the second try may have passed only because of what the first one left behind.
+            async with self._place(subject, examination) as place:
+                return await examination.doubted(checks, seen, doubtful, place)
+        except CommitUnfit as unfit:
+            return [_unfit(check, subject, str(unfit)) for check in checks]
+
+    async def sweep(self) -> int:
+        """Remove the rooms that a dead driver left behind."""
+        return await self._rooms.sweep()
+
+    @asynccontextmanager
+    async def _place(self, subject: Subject, examination: "_Examination") -> AsyncIterator[_Place]:
+        if subject.room == "tree":
+            yield _Place(self._cwd)
+            return
+        if subject.commit is None:
+            raise CommitUnfit("nothing is committed yet: there is nothing to check out")
+        examination.progress(f"checking {subject.commit[:10]} out afresh")
+        async with self._rooms.open(subject.commit, borrow=subject.borrow, files=subject.files) as checkout:
+            if self._contract.share and self._can_bind is None:
+                self._can_bind = await can_bind()
+            folder = Path(checkout.folder)
+            shared = share(self._contract.share, tree=self._cwd, room=folder, bind=bool(self._can_bind))
+            place = _Place(folder, shared, (*shared.notes, *checkout.notes))
+            yield replace(place, broken=await examination.failed_setup(place))
+
+
+class _Examination:
+    """One look at one subject."""
+
+    def __init__(
+        self, contract: Contract, subject: Subject, logs: LogFolder, progress: Progress, keeping: Keeping
+    ) -> None:
+        self.progress = progress
+        self._keeping = keeping
+        self._contract = contract
+        self._subject = subject
+        self._logs = logs
+        self._begun: dict[str, CheckLog] = {}
+
+    async def failed_setup(self, place: _Place) -> CheckResult | None:
+        """Prepare a fresh checkout; how that failed, if it did."""
+        command = self._contract.setup
+        if not command:
+            return None
+        self.progress(f"running the setup in a fresh checkout: {command}")
+        spec = CheckSpec(name=SETUP, command=command, timeout=self._contract.setup_timeout)
+        result = await self._run(spec, place)
+        return None if result.passed else result
+
+    async def all_once(self, checks: Sequence[CheckSpec], place: _Place) -> list[CheckResult]:
+        """Every check; one that fails twice is red, one that fails once is marked as flaky."""
+        if place.broken is not None:
+            return [place.broken, *(_not_run(check, place.broken) for check in checks)]
+        return [await self._once_or_twice(check, place) for check in checks]
+
+    async def doubted(
+        self, checks: Sequence[CheckSpec], seen: Sequence[CheckResult], doubtful: Collection[str], place: _Place
+    ) -> list[CheckResult]:
+        """The doubtful ones again and again, after those that come before them: they may need what those leave."""
+        if place.broken is not None:
+            return [place.broken, *(_not_run(check, place.broken) for check in checks)]
+        results = {result.name: result for result in seen}
+        waiting = set(doubtful)
+        for check in checks:
+            if not waiting:
+                break
+            if check.name in waiting:
+                waiting.discard(check.name)
+                results[check.name] = await self._again_and_again(check, place)
+            else:
+                await self._run(check, place)
+        return list(results.values())
+
+    async def _once_or_twice(self, check: CheckSpec, place: _Place) -> CheckResult:
+        first = await self._run(check, place)
+        # One that did not end in time has cost enough of it.
+        if first.passed or first.exit_code is None:
+            return first
+        second = await self._run(check, place)
+        return replace(second, flaky=True) if second.passed else first
+
+    async def _again_and_again(self, check: CheckSpec, place: _Place) -> CheckResult:
+        for _ in range(BELIEVED_AFTER):
+            result = await self._run(check, place)
+            if not result.passed:
+                break
+        return replace(result, flaky=True)
+
+    async def _run(self, check: CheckSpec, place: _Place) -> CheckResult:
+        subject = self._subject
+        folder = place.folder / check.folder
+        if not folder.resolve().is_relative_to(place.folder.resolve()) or not folder.is_dir():
+            return _unfit(check, subject, f"there is no folder {check.folder} to run it in")
+        where = "in a fresh checkout" if subject.room == "clean" else "in the tree"
+        self.progress(f"running check {check.name} {where}")
+        result = await CommandCheck(
+            place.shared.wrap(check.command),
+            cwd=folder,
+            timeout=self._contract.timeout_of(check),
+            name=check.name,
+            log=self._log(check),
+            env=self._keeping.env,
+            behind=self._keeping.behind,
+        ).run()
+        return replace(result, command=check.command, room=subject.room, hidden=check.hidden, notes=place.notes)
+
+    def _log(self, check: CheckSpec) -> CheckLog:
+        if check.name not in self._begun:
+            commit = self._subject.commit if self._subject.room == "clean" else None
+            self._begun[check.name] = self._logs.begin(commit, check.name)
+        return self._begun[check.name]
+
+
+def _not_run(check: CheckSpec, broken: CheckResult) -> CheckResult:
+    said = f"not run: the setup failed ({broken.command})"
+    return CheckResult(
+        name=check.name, command=check.command, passed=False, ran=False, output_tail=said, room=broken.room,
+        hidden=check.hidden, log=broken.log,
+    )  # fmt: skip
+
+
+def _unfit(check: CheckSpec, subject: Subject, why: str) -> CheckResult:
+    return CheckResult(
+        name=check.name, command=check.command, passed=False, ran=False, output_tail=f"not run: {why}",
+        room=subject.room, hidden=check.hidden,
+    )  # fmt: skip

@@ -1,0 +1,158 @@
+"""Keys and tokens in added lines. Those below are drawn here, so that no scanner takes this file for a leak."""
+
+import random
+import string
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from untildone.core.secrets import FORMS, LINE, MOST_FINDINGS, scan, secret_in
+
+WORD = string.ascii_letters + string.digits
+HEX = "0123456789abcdef"
+
+
+def drawn(size: int, letters: str = WORD) -> str:
+    return "".join(random.Random(size * 7 + len(letters)).choices(letters, k=size))
+
+
+SECRETS = {
+    "private key": "-----BEGIN " + "RSA PRIVATE KEY-----",
+    "AWS access key": "AK" + "IA" + drawn(16, string.ascii_uppercase + "234567"),
+    "GitHub token": "gh" + "p_" + drawn(36),
+    "GitLab token": "gl" + "pat-" + drawn(20),
+    "Slack token": "xo" + "xb-9081726354-9081726354-" + drawn(24),
+    "Slack app token": "xa" + "pp-1-A0X1Y2Z3W-9081726354-" + drawn(64, HEX),
+    "Slack webhook": "https://hooks.slack.com/" + "services/T0XYZWVUQ/B0XYZWVUQ/" + drawn(24),
+    "Stripe key": "sk" + "_live_" + drawn(24),
+    "Google API key": "AI" + "za" + drawn(35),
+    "Google OAuth secret": "GOC" + "SPX-" + drawn(28),
+    "Anthropic key": "sk-" + "ant-api03-" + drawn(90),
+    "OpenAI key": "sk-" + "proj-" + drawn(48),
+    "npm token": "np" + "m_" + drawn(36),
+    "PyPI token": "py" + "pi-AgE" + drawn(100),
+    "Azure storage key": "AccountKey=" + drawn(86) + "==",
+    "Azure client secret": "abc" + "8Q~" + drawn(34),
+    "Twilio key": "S" + "K" + drawn(32, HEX),
+    "SendGrid key": "S" + "G." + drawn(22) + "." + drawn(43),
+    "Hugging Face token": "h" + "f_" + drawn(34, string.ascii_letters),
+    "DigitalOcean token": "dop" + "_v1_" + drawn(64, HEX),
+    "Telegram bot token": "123456780" + ":AA" + drawn(33),
+    "Discord webhook": "https://discord.com/api/" + "webhooks/123456780123456780/" + drawn(68),
+    "Shopify token": "shp" + "at_" + drawn(32, HEX),
+    "Databricks token": "da" + "pi" + drawn(32, HEX),
+    "Vault token": "hv" + "s." + drawn(90),
+    "age key": "AGE-" + "SECRET-KEY-1" + drawn(58, "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"),
+    "JSON web token": "ey" + "J" + drawn(30) + ".ey" + "J" + drawn(60) + "." + drawn(43),
+    "password in an address": "postgres://app:" + drawn(20) + "@db.internal/app",
+    "password or key": f'password = "{drawn(24)}"',
+}
+
+MORE = [
+    f"aws_secret_access_key = {drawn(38)}/+",
+    f'  "client_secret": "{drawn(32)}",',
+    f"DB_PASSWORD={drawn(24)}",
+    f"api_key: '{drawn(40, HEX)}'",
+    f'const token = "{drawn(30)}";',
+    "github_" + "pat_" + drawn(22) + "_" + drawn(59),
+    '"private_key": "-----BEGIN ' + "PRIVATE KEY-----\\nMII",
+    f"url = redis://:x@h and {SECRETS['GitHub token']}",
+]
+
+PLACEHOLDERS = [
+    "AKIA" + "IOSFODNN7EXAMPLE",
+    "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    'token = "<your token here>"',
+    'password = "changeme-please-1234"',
+    'password = os.environ["DB_PASSWORD_2024_PROD"]',
+    "api_key: ${API_KEY_PRODUCTION_2}",
+    "token: ${{ secrets.GITHUB_TOKEN }}",
+    'API_KEY = "xxxxxxxxxxxxxxxxxxxxxxxx1A"',
+    "gh" + "p_" + "x" * 36,
+    "gh" + "p_" + "0" * 36,
+    "sk-" + "ant-api03-" + "a" * 60,
+    'token = "..."',
+    "token = get_token_from_keyring_v2",
+    "accessToken = getTokenV2FromKeyring",
+    'const secret = "feature-flag-v2-enabled";',
+    'password_field = "user_password_confirmation"',
+    'secret = "projects/123/secrets/db-pass/versions/1"',
+    'token = "550e8400-e29b-41d4-a716-446655440000"',
+    "postgres://user:password@localhost/db",
+    "postgres://user:${PASSWORD}@localhost/db",
+    "https://example.com/token?next=/login",
+    "def password(self): return self._password",
+    "the password = the one you chose",
+    "SECRET_KEY_FALLBACK_NAME = SETTINGS_SECRET_KEY_2",
+    "sha256:" + drawn(64, HEX),
+    '"integrity": "sha512-' + drawn(86) + '=="',
+    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4gRG9lIn0." + drawn(43),
+    "task-" + drawn(40),
+    "-----BEGIN CERTIFICATE-----",
+    "-----BEGIN PUBLIC KEY-----",
+]
+
+
+def test_every_form_is_tried():
+    assert set(SECRETS) == {form.name for form in FORMS}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_is_found_and_never_shown(name):
+    line = f"x {SECRETS[name]}" if "=" in SECRETS[name] else f'x = "{SECRETS[name]}"'
+    (found,) = scan([("src/app.py", 7, line)])
+    assert (found.kind, found.place, found.blocking) == ("secret", "src/app.py:7", True)
+    assert found.text.startswith(f"{name}: ")
+    shown = found.text.partition(": ")[2]
+    assert not any(SECRETS[name][at : at + 6] in shown for at in range(len(SECRETS[name]) - 6))
+
+
+@pytest.mark.parametrize("line", MORE)
+def test_other_ways_to_write_one(line):
+    assert secret_in(line) is not None
+
+
+@pytest.mark.parametrize("line", PLACEHOLDERS)
+def test_what_only_looks_like_one_is_left_alone(line):
+    assert secret_in(line) is None
+
+
+@pytest.mark.parametrize(
+    "path", ["tests/test_login.py", "docs/setup.md", "src/a.spec.ts", ".env.example", "examples/a.py"]
+)
+def test_passwords_are_made_up_in_tests_and_docs_and_tokens_are_not(path):
+    assert scan([(path, 1, SECRETS["password or key"])]) == []
+    assert len(scan([(path, 1, SECRETS["GitHub token"])])) == 1
+
+
+def test_a_waived_file_is_told_and_does_not_block():
+    (found,) = scan([("a/b.py", 1, SECRETS["GitHub token"])], let_pass=("a/*",))
+    assert not found.blocking
+
+
+def test_only_so_many_are_told():
+    assert len(scan(("a", n, SECRETS["GitHub token"]) for n in range(1000))) == MOST_FINDINGS
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=300))
+def test_any_text_is_taken(line):
+    scan([("a", 1, line)])
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "eyJ", "eyJa.", "token=", "a://b:", "password: ", "xoxb-1-", "=", "sk-ant-a-", "AccountKey=", "\"'", "A1/"],
+)
+def test_a_long_line_costs_no_more_than_its_size(piece):
+    def seconds(size: int) -> float:
+        line = (piece * size)[:size]
+        start = time.thread_time()
+        for _ in range(20):
+            secret_in(line)
+        return time.thread_time() - start
+
+    small = max(min(seconds(LINE // 4) for _ in range(3)), 0.01)
+    assert min(seconds(LINE) for _ in range(3)) < small * 10

@@ -1,0 +1,151 @@
+"""The verdict as a pure question: what was seen, what is said about it, and what is not."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.run_kit import after
+from untildone.core import events as ev
+from untildone.core.feedback import check_feedback
+from untildone.core.findings import Finding
+from untildone.core.outcome import CheckResult
+from untildone.core.policy import Landing
+from untildone.core.pull import LAG, PullCheck, PullView
+from untildone.core.verdict import (
+    Seen,
+    ci_verdict,
+    how_it_failed,
+    not_run,
+    proves_nothing,
+    refusal,
+    uncommitted,
+    validation,
+)
+
+GREEN = CheckResult(name="tests", command="make test", passed=True, exit_code=0, room="clean")
+RED = replace(GREEN, passed=False, exit_code=2, output_tail="\nE  it broke\n\n")
+LOST = replace(RED, ran=False, output_tail="not run: the setup failed (npm ci)")
+HIDDEN = replace(
+    RED, name="hidden check 1", command="grep s3cr3t", output_tail="s3cr3t", notes=("s3cr3t",), hidden=True
+)
+SEEN = Seen(room="clean", commit="c1", tree="t", branch="work")
+
+
+def verdict_of(*results: CheckResult, findings: tuple[Finding, ...] = ()) -> ev.IterationValidation:
+    return validation(after(checks=("make test",)), 3, replace(SEEN, results=results, findings=findings))
+
+
+def test_all_green_is_a_pass_on_a_commit_in_a_room() -> None:
+    verdict = verdict_of(GREEN)
+    assert (verdict.passed, verdict.commit, verdict.room, verdict.feedback, verdict.errors) == (
+        True, "c1", "clean", "", ()
+    )  # fmt: skip
+
+
+def test_what_blocks_is_an_error_with_its_place_and_what_only_informs_is_none() -> None:
+    deleted = Finding(kind="test_deleted", path="tests/a.py", blocking=True)
+    added = Finding(kind="test_added", path="tests/b.py")
+    assert verdict_of(GREEN, findings=(added,)).passed
+    blocked = verdict_of(GREEN, findings=(added, deleted))
+    assert (blocked.passed, blocked.errors) == (False, ("tests/a.py: test deleted",))
+    assert blocked.findings == (added, deleted)
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (RED, "exit 2"),
+        (replace(RED, exit_code=None), "did not end in time"),
+        (LOST, "not run: the setup failed (npm ci)"),
+        (HIDDEN, "failed"),
+        (replace(RED, command="", output_tail="uncommitted: a"), "uncommitted: a"),
+    ],
+)
+def test_how_it_failed(result: CheckResult, said: str) -> None:
+    assert how_it_failed(result) == said
+
+
+hostile = st.text(alphabet="abc`\n", max_size=20).map(lambda text: f"s3cr3t{text}")
+
+
+results = st.builds(
+    CheckResult,
+    name=st.just("hidden check 1"),
+    command=hostile,
+    output_tail=hostile,
+    passed=st.booleans(),
+    ran=st.booleans(),
+    flaky=st.booleans(),
+    exit_code=st.none() | st.integers(),
+    notes=st.tuples(hostile),
+    hidden=st.sampled_from([True]),
+    room=st.sampled_from(["clean", "tree"]),
+)
+
+
+@given(results)
+def test_of_a_hidden_check_nothing_but_its_verdict_is_told(hidden: CheckResult) -> None:
+    verdict = verdict_of(GREEN, hidden)
+    told = [verdict.feedback, *verdict.errors, check_feedback([hidden]), refusal([hidden], [GREEN, hidden], "/w")]
+    assert "s3cr3t" not in "".join([*told, *not_run([hidden])])
+    assert verdict.passed == hidden.passed
+
+
+def test_a_refusal_names_what_passes_here_why_it_failed_there_and_the_ways_out() -> None:
+    other = replace(RED, name="lint")
+    said = refusal([RED, other], [GREEN, replace(other, passed=False)], "/w")
+    assert said.startswith("`tests` passes in /w but fails in a fresh checkout of the same commit (E it broke)")
+    assert "--setup" in said
+    assert "lint" not in said
+    assert refusal([RED], [RED], "/w") == ""
+    assert refusal([], [], "/w") == ""
+
+
+def test_a_setup_that_failed_is_why() -> None:
+    setup = replace(RED, name="setup", command="npm ci", output_tail="no lock file\n")
+    assert "(no lock file)" in refusal([setup, LOST], [GREEN], "/w")
+
+
+def test_what_could_not_be_run_is_told_once() -> None:
+    assert not_run([GREEN, RED, LOST, LOST]) == ["tests: not run: the setup failed (npm ci)"]
+
+
+def test_new_tests_prove_something_when_anything_fails_without_the_change() -> None:
+    assert proves_nothing([GREEN, RED], ["t"]) == []
+    (finding,) = proves_nothing([GREEN], ["t"])
+    assert (finding.path, finding.blocking) == ("t", True)
+    (unknown,) = proves_nothing([LOST], ["t"])
+    assert unknown.text == "not run: the setup failed (npm ci)"
+
+
+def test_a_few_of_many_uncommitted_files_are_named() -> None:
+    assert uncommitted(()) == ""
+    assert uncommitted(("a", "b\n")) == "uncommitted: a, b"
+    assert uncommitted(tuple("abcdefg")) == "uncommitted: a, b, c, d, e and 2 more"
+
+
+# --- CI --------------------------------------------------------------------------------------------------
+
+LANDING = Landing(ci_timeout=1800, ci_start=180)
+PASSED, FAILED, PENDING = (PullCheck(name=state, state=state) for state in ("passed", "failed", "pending"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("checks", "head", "waited", "said"),
+    [
+        ((PASSED,), "c1", 0, ""),
+        ((PASSED, PENDING), "c1", 1799, None),
+        ((PASSED, PENDING), "c1", 1800, "still running: pending"),
+        ((PENDING, FAILED), "c1", 0, "not green: failed"),
+        ((), "c1", 179, None),
+        ((), "c1", 180, "no check has reported anything"),
+        ((PASSED,), "c0", LAG - 1, None),
+        ((PASSED,), "c0", LAG, "the pull request is at c0, the work is at c1: it is not pushed"),
+    ],
+)
+def test_ci_is_green_only_about_this_commit(
+    checks: tuple[PullCheck, ...], head: str, waited: float, said: str | None
+) -> None:
+    assert ci_verdict(PullView(number=1, head=head, checks=checks), "c1", LANDING, waited) == said

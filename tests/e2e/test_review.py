@@ -1,0 +1,101 @@
+"""On the real Claude Code: a reviewer looks and cannot write, its word counts, and so does every cent of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.kit import finished, staged
+from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
+
+pytestmark = pytest.mark.claude
+
+APPROVE = Reply(text="It does what it should.\n\nREVIEW: APPROVE")
+CHANGES = Reply(text="b.txt:1 must say two\n\nREVIEW: CHANGES")
+RUN = ("run", "make b.txt", "-m", "9", "--check", "test -f b.txt", "--review", "landing", "--allowed-tools", "Bash")
+
+
+def call(tool: str, **given: Any) -> Reply:
+    return Reply(tools=(ToolCall(name=tool, input=given),))
+
+
+def work(text: str) -> tuple[Reply, ...]:
+    return (call("Bash", command=f"echo {text} > b.txt"), Reply(text=finished()))
+
+
+@pytest.mark.parametrize("agent", ["claude_sdk", "claude_cli"])
+def test_a_reviewer_asks_for_changes_once_and_then_approves(tmp_path: Path, agent: str) -> None:
+    looks = call("Bash", command="git diff HEAD~1 HEAD")
+    script = (work("one"), (looks, CHANGES), work("two"), (looks, APPROVE))
+    with staged(tmp_path, Scenario(name="review", iterations=script)) as stage:
+        result = stage.result(*RUN, "--review-agent", agent, "--review-model", "claude-haiku-4-5")
+        assert (result["exit_reason"], result["attempts"], result["verified"]) == ("validation_passed", 2, True)
+        assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
+        assert len(stage.model.ledger.served()) == 8
+        asked = [str(request.body) for request in stage.model.requests]
+        assert sum("You review the work of another agent" in body for body in asked) == 4
+        assert any("> b.txt:1 must say two" in body and "ASKS FOR CHANGES" in body for body in asked)
+        assert any("+one" in body for body in asked), "it has seen the diff"
+        models = {request.body["model"] for request in stage.model.requests if "You review the" in str(request.body)}
+        assert len(models) == 1
+        assert "haiku" in models.pop()
+
+
+def test_a_reviewer_cannot_write_whatever_the_repository_allows(tmp_path: Path) -> None:
+    tries = (
+        call("Write", file_path="{repo}/stray.txt", content="oops"),
+        call("Edit", file_path="{repo}/a.txt", old_string="a", new_string="oops"),
+        call("Bash", command="echo oops > stray.txt"),
+        call("Bash", command="git diff; rm a.txt"),
+        APPROVE,
+    )
+    tries = tuple(
+        Reply(text=t.text, tools=tuple(
+            ToolCall(name=c.name, input=json.loads(json.dumps(c.input).replace("{repo}", str(tmp_path / "repo"))))
+            for c in t.tools
+        ))
+        for t in tries
+    )  # fmt: skip
+    with staged(tmp_path, Scenario(name="writer", iterations=(work("one"), tries))) as stage:
+        settings = stage.repo / ".claude/settings.json"
+        settings.parent.mkdir()
+        settings.write_text(json.dumps({"permissions": {"allow": ["Edit", "Write"]}}))
+        stage.git("add", "-A")
+        stage.git("commit", "-qm", "settings")
+        result = stage.result(*RUN)
+        assert result["exit_reason"] == "validation_passed"
+        assert stage.git("status", "--porcelain") == ""
+        assert (stage.repo / "a.txt").read_text() == "a\n"
+        assert not (stage.repo / "stray.txt").exists()
+
+
+def test_two_who_do_not_agree_stop(tmp_path: Path) -> None:
+    script = (work("one"), (CHANGES,), work("one"), (CHANGES,))
+    with staged(tmp_path, Scenario(name="stalemate", iterations=script)) as stage:
+        result = stage.result(*RUN, "--review-rounds", "2")
+        assert (result["exit_reason"], result["exit_code"], result["attempts"]) == ("review_stalemate", 5, 2)
+        assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
+
+
+def test_a_reviewer_that_forgets_its_verdict_is_asked_once(tmp_path: Path) -> None:
+    script = (work("one"), (Reply(text="It looks fine to me."), APPROVE))
+    with staged(tmp_path, Scenario(name="forgetful", iterations=script)) as stage:
+        result = stage.result(*RUN)
+        assert (result["exit_reason"], result["attempts"]) == ("validation_passed", 1)
+        assert "without a verdict" in str(stage.model.requests[-1].body)
+
+
+def test_a_whole_commit_message_is_asked_for_and_used(tmp_path: Path) -> None:
+    message = "Add b.txt\n\nNothing could be read from it before.\n\nCo-Authored-By: Claude <noreply@anthropic.com>"
+    report = {"status": "COMPLETE", "exit_signal": True, "summary": "short", "commit_message": message}
+    script = (
+        call("Bash", command="echo b > b.txt"),
+        call("mcp__untildone__report", **report),
+        Reply(text="Done."),
+    )
+    with staged(tmp_path, Scenario(name="message", iterations=(script,))) as stage:
+        result = stage.result(*RUN[:6], "--allowed-tools", "Bash", "--commit-message", "agent")
+        assert result["exit_reason"] == "validation_passed"
+        assert stage.git("log", "-1", "--format=%B").strip() == "Add b.txt\n\nNothing could be read from it before."
+        assert "commit_message" in str(stage.model.requests[0].body["system"])

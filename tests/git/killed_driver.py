@@ -1,0 +1,60 @@
+"""A process of its own that does one thing with a repository, and is killed meanwhile.
+
+`killed_driver.py WHAT FOLDER PRIVATE COUNTER NUMBER`: from the moment COUNTER holds NUMBER, git counts down.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Literal
+
+from untildone.core.policy import RunSpec
+from untildone.git.repository import open_repository
+from untildone.git.rewind import rewind
+from untildone.git.snapshot import saved_states, state_after
+from untildone.git.workspace import GitWorkspace, open_workspace
+from untildone.git.worktrees import add
+
+
+async def opened(folder: Path, private: Path, *, branch_per: Literal["run", "iteration"] = "run") -> GitWorkspace:
+    spec = RunSpec(goal="g", cwd=str(folder), name="tidy-up", branch_per=branch_per)
+    return await open_workspace(spec, run_id="r1", private=private)
+
+
+def arm() -> None:
+    Path(sys.argv[4]).write_text(sys.argv[5])
+
+
+async def settle(folder: Path, private: Path) -> None:
+    workspace = await opened(folder, private)
+    arm()
+    await workspace.prepare()
+    before = await workspace.observe()
+    (folder / "work").write_text("work\n")
+    await workspace.settle(before, iteration_num=1, message="the work")
+
+
+async def begin(folder: Path, private: Path) -> None:
+    workspace = await opened(folder, private, branch_per="iteration")
+    await workspace.prepare()
+    arm()
+    await workspace.begin_iteration(2)
+
+
+async def go_back(folder: Path, private: Path) -> None:
+    repository = await open_repository(folder, private=private)
+    target = state_after(await saved_states(repository, "r1"), 1)
+    assert target is not None
+    arm()
+    await rewind(repository, "r1", target)
+
+
+async def make_worktree(folder: Path, private: Path) -> None:
+    repository = await open_repository(folder, private=private)
+    arm()
+    await add(repository, "apart", place=private / "apart")
+
+
+if __name__ == "__main__":
+    what, folder, private = sys.argv[1:4]
+    asyncio.run(globals()[what](Path(folder), Path(private)))

@@ -1,0 +1,249 @@
+"""The witness in real rooms of a real repository."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from untildone.core.contract import CheckSpec, Contract, commands
+from untildone.core.outcome import CheckResult
+from untildone.core.policy import RunSpec
+from untildone.git.workspace import open_workspace
+from untildone.ports.delivery import Subject
+from untildone.witness.examiner import Examiner
+
+pytestmark = pytest.mark.anyio
+
+
+class Stage:
+    """A repository with one commit and somebody who examines it."""
+
+    def __init__(self, tmp: Path) -> None:
+        self.tmp = tmp
+        self.repo = tmp / "repo"
+        self.repo.mkdir()
+        self.git("init", "-q", "-b", "main")
+        (self.repo / "a.txt").write_text("a\n")
+        (self.repo / ".gitignore").write_text("node_modules\n")
+        self.commit()
+
+    def git(self, *args: str) -> str:
+        identity = ("-c", "user.name=A", "-c", "user.email=a@b")
+        done = subprocess.run(["git", *identity, *args], cwd=self.repo, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def commit(self) -> str:
+        self.git("add", "-A")
+        self.git("commit", "-qm", "more")
+        return self.git("rev-parse", "HEAD")
+
+    async def examiner(self, cwd: str = "", **contract: Any) -> Examiner:
+        place = str(self.repo / cwd)
+        spec = RunSpec(goal="g", cwd=place, name="n", contract=Contract(**contract))
+        workspace = await open_workspace(spec, run_id="r1", private=self.tmp / "private")
+        return Examiner(spec.contract, workspace.rooms(self.tmp / "rooms"), cwd=place, logs=self.tmp / "logs")
+
+    async def examine(self, *checks: str | CheckSpec, **contract: Any) -> list[CheckResult]:
+        specs = [commands(check)[0] if isinstance(check, str) else check for check in checks]
+        return await self.examine_all(specs, **contract)
+
+    async def examine_all(self, checks: Sequence[CheckSpec], **contract: Any) -> list[CheckResult]:
+        examiner = await self.examiner(**contract)
+        return await examiner.examine(Subject(commit=self.git("rev-parse", "HEAD"), room="clean"), checks)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+async def test_checks_run_in_order_in_one_room_in_their_folders_with_their_own_timeouts(stage: Stage) -> None:
+    (stage.repo / "sub").mkdir()
+    (stage.repo / "sub" / "b.txt").touch()
+    stage.commit()
+    results = await stage.examine(
+        "touch made-by-first",
+        "test -f made-by-first",
+        CheckSpec(name="below", command="test -f b.txt && pwd", folder="sub"),
+        CheckSpec(name="slow", command="echo begun; sleep 60", timeout=0.3),
+        CheckSpec(name="nowhere", command="true", folder="gone"),
+        CheckSpec(name="outside", command="true", folder="../.."),
+    )
+    assert [result.passed for result in results] == [True, True, True, False, False, False]
+    assert (results[3].exit_code, results[3].output_tail) == (None, "begun\n")
+    assert [(result.ran, result.output_tail) for result in results[4:]] == [
+        (False, "not run: there is no folder gone to run it in"),
+        (False, "not run: there is no folder ../.. to run it in"),
+    ]
+    assert str(stage.repo) not in results[2].output_tail
+    assert list(stage.repo.glob("made*")) == []
+
+
+async def test_a_folder_that_is_a_link_out_of_the_commit_is_no_place_to_run_a_check(stage: Stage) -> None:
+    (stage.repo / "sub").symlink_to(stage.tmp)
+    stage.commit()
+    (result,) = await stage.examine(CheckSpec(name="c", command="touch was-here", folder="sub"))
+    assert not result.ran
+    assert not (stage.tmp / "was-here").exists()
+
+
+async def test_the_setup_runs_once_before_all_checks(stage: Stage) -> None:
+    results = await stage.examine("test $(wc -l < ready) = 1", "test -f ready", setup="echo x >> ready")
+    assert [result.name for result in results if result.passed] == ["test $(wc -l < ready) = 1", "test -f ready"]
+
+
+@pytest.mark.parametrize(
+    ("setup", "timeout", "exit_code"), [("echo no network; exit 7", 60.0, 7), ("echo no network; sleep 60", 0.3, None)]
+)
+async def test_a_failed_setup_fails_everything_by_name_and_with_its_output(
+    stage: Stage, setup: str, timeout: float, exit_code: int | None
+) -> None:
+    secret = CheckSpec(name="h", command="true", hidden=True)
+    results = await stage.examine("true", secret, setup=setup, setup_timeout=timeout)
+    assert [(result.name, result.passed, result.ran) for result in results] == [
+        ("setup", False, True), ("true", False, False), ("h", False, False)
+    ]  # fmt: skip
+    assert (results[0].exit_code, results[0].output_tail, results[2].hidden) == (exit_code, "no network\n", True)
+
+
+async def test_all_that_a_check_prints_is_kept_and_the_tail_told(stage: Stage) -> None:
+    (result,) = await stage.examine(CheckSpec(name="all of: it/s", command="seq 1 40000; exit 3"))
+    log = Path(result.log)
+    assert log.parent == stage.tmp / "logs"
+    assert log.name == f"{stage.git('rev-parse', 'HEAD')[:12]}-all-of-it-s.log"
+    lines = log.read_text().splitlines()
+    assert lines[:2] == ["$ seq 1 40000; exit 3", "1"]
+    assert [line for line in lines if line.startswith("[")] == [lines[40001], lines[-1]]  # both tries
+    assert len(result.output_tail) == 64 * 1024
+    assert result.output_tail.endswith("\n40000\n")
+
+
+async def test_the_same_check_of_the_same_commit_gets_a_log_of_its_own(stage: Stage) -> None:
+    first, second = [(await stage.examine("true"))[0].log for _ in range(2)]
+    assert (Path(first).name, Path(second).name) == (Path(first).name, f"{Path(first).stem}-2.log")
+
+
+async def test_nothing_committed_is_nothing_checked(stage: Stage) -> None:
+    examiner = await stage.examiner()
+    (result,) = await examiner.examine(Subject(commit=None, room="clean"), commands("true"))
+    assert (result.passed, result.ran) == (False, False)
+
+
+async def test_new_files_on_old_code(stage: Stage) -> None:
+    old = stage.git("rev-parse", "HEAD")
+    (stage.repo / "a.txt").write_text("new\n")
+    (stage.repo / "test.sh").write_text("grep new a.txt\n")
+    new = stage.commit()
+    examiner = await stage.examiner()
+    subject = Subject(commit=old, room="clean", borrow=new, files=("test.sh",))
+    assert [result.passed for result in await examiner.examine(subject, commands("sh test.sh"))] == [False]
+    lost = Subject(commit=old, room="clean", borrow=new, files=("nowhere",))
+    assert [result.ran for result in await examiner.examine(lost, commands("sh test.sh"))] == [False]
+
+
+# --- shared folders --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["bound", "linked"])
+def way(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With bubblewrap, and on a machine where it is forbidden."""
+    way: str = request.param
+    if way == "linked":
+        broken = tmp_path / "bin" / "bwrap"
+        broken.parent.mkdir()
+        broken.write_text("#!/bin/sh\nexit 1\n")
+        broken.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{broken.parent}:/usr/bin:/bin")
+    return way
+
+
+async def test_an_ignored_folder_is_shared_and_kept_whole(stage: Stage, way: str) -> None:
+    module = stage.repo / "node_modules" / "it's"
+    module.mkdir(parents=True)
+    (module / "index").write_text("precious\n")
+    results = await stage.examine(
+        'cat "node_modules/it\'s/index" && echo \'"quoted"\' $PWD',
+        "rm -rf node_modules/* || touch node_modules/new",
+        share=("node_modules",),
+        setup="test -d node_modules && test ! -w a.txt || true",
+    )
+    assert results[0].passed
+    assert results[0].output_tail.startswith('precious\n"quoted" ')
+    assert results[0].command.startswith("cat ")
+    if way == "bound":
+        assert results[0].notes == ("shared with the tree, read-only: node_modules",)
+        assert not results[1].passed
+        assert (module / "index").read_text() == "precious\n"
+    else:
+        assert results[0].notes == ("shared with the tree, writable: node_modules",)
+    assert (stage.repo / "node_modules").is_dir()
+
+
+async def test_what_is_shared_lies_below_the_agents_own_folder(stage: Stage, way: str) -> None:
+    (stage.repo / "web" / "node_modules").mkdir(parents=True)
+    (stage.repo / "web" / "node_modules" / "x").touch()
+    (stage.repo / "web" / "code").touch()
+    commit = stage.commit()
+    examiner = await stage.examiner(cwd="web", share=("node_modules",))
+    (result,) = await examiner.examine(Subject(commit=commit, room="clean"), commands("test -f node_modules/x"))
+    assert result.passed
+
+
+@pytest.mark.parametrize(
+    ("share", "why"),
+    [
+        ("dist", "is not in"),
+        ("src", "is part of the commit"),
+        ("link/x", "leads out of the checkout"),
+        ("../other", "must name a folder below"),
+        ("/etc", "must name a folder below"),
+        (".", "must name a folder below"),
+    ],
+)
+async def test_what_cannot_be_shared_is_said(stage: Stage, share: str, why: str) -> None:
+    for folder in ("repo/src", "other/x", "elsewhere"):
+        (stage.tmp / folder).mkdir(parents=True)
+    (stage.repo / "src" / "code").touch()
+    (stage.repo / "link").symlink_to(stage.tmp / "elsewhere")
+    stage.commit()
+    (stage.repo / "link").unlink()
+    (stage.repo / "link" / "x").mkdir(parents=True)
+    (result,) = await stage.examine("true", share=(share,))
+    assert (result.passed, result.ran) == (False, False)
+    assert why in result.output_tail
+    assert list((stage.tmp / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["__editable__.it-1.pth", "__editable___it_finder.py", "easy-install.pth"])
+async def test_an_editable_install_would_prove_the_wrong_code(stage: Stage, name: str) -> None:
+    packages = stage.repo / "node_modules" / "lib" / "python3.11" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "fine.pth").write_text(f"import this\n{packages}/other\n")
+    assert (await stage.examine("true", share=("node_modules",)))[0].passed
+    (packages / name).write_text(
+        f"MAPPING = {{'it': '{stage.repo}/src/it'}}\n" if name.endswith("py") else f"{stage.repo}\n"
+    )
+    (result,) = await stage.examine("true", share=("node_modules",))
+    assert not result.ran
+    assert f"{name} leads back to {stage.repo}" in result.output_tail
+
+
+async def test_links_between_packages_must_mean_the_commits_own(stage: Stage, way: str) -> None:
+    (stage.repo / "packages" / "one").mkdir(parents=True)
+    (stage.repo / "packages" / "one" / "index").write_text("committed\n")
+    stage.commit()
+    (stage.repo / "packages" / "one" / "index").write_text("in the tree\n")
+    scope = stage.repo / "node_modules" / "@scope"
+    scope.mkdir(parents=True)
+    (scope / "one").symlink_to("../../packages/one")
+    (result,) = await stage.examine("cat node_modules/@scope/one/index", share=("node_modules",))
+    if way == "bound":
+        assert result.output_tail == "committed\n"
+    else:
+        assert "node_modules/@scope/one leads back" in result.output_tail
+    (scope / "one").unlink()
+    (scope / "one").symlink_to(stage.repo / "packages" / "one")
+    (result,) = await stage.examine("cat node_modules/@scope/one/index", share=("node_modules",))
+    assert not result.ran
