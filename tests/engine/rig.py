@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +42,8 @@ class Rig:
     tmp: Path
     clock: FastClock = field(default_factory=FastClock)
     records: list[Record] = field(default_factory=list)
-    run_id: str = "run1"
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    """Its own: a driver ends whatever processes of the same run it finds, and tests run side by side."""
 
     def __post_init__(self) -> None:
         self.repo = self.tmp / "repo"

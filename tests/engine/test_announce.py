@@ -209,4 +209,4 @@ async def test_a_run_that_cannot_write_its_log_still_cries_for_help(
     with pytest.raises(error, match="No space left"):
         await wiring.start_run(rig.spec(), Policy(max_runs=9), around, run_id=rig.run_id)
     assert [(note.kind, note.facts["reason"]) for note in quiet.notes] == [("needs_you", "store")] * told
-    assert all("No space left" in note.body and "untildone resume run1" in note.body for note in quiet.notes)
+    assert all("No space left" in note.body and f"untildone resume {rig.run_id}" in note.body for note in quiet.notes)

@@ -65,7 +65,7 @@ async def test_green_work_is_opened_watched_merged_and_tidied_up(tmp_path: Path)
         (pull,) = rig.github.pulls.values()
         assert (pull.title, pull.branch, pull.base) == ("make it work", BRANCH, "main")
         assert rig.subjects() == ["make it work (#1)", "first"]
-        for evidence in ("make it work", "Finish the job", "`test -f new.txt`", str(state.verified_commit), "run1"):
+        for evidence in ("make it work", "Finish the job", "`test -f new.txt`", str(state.verified_commit), rig.run_id):
             assert evidence in pull.body
         assert rig.branches() == ["main"]
         (merged,) = rig.seen(ev.LandingMerged)

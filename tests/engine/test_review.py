@@ -34,14 +34,17 @@ async def run(
     worker, reviewer = ScriptedAgent(steps), ScriptedAgent(reviews)
     review = changes.pop("review", Review(when="landing"))
     state = await wiring.start_run(
-        rig.spec(review=review, **changes), policy or Policy(max_runs=10), rig.around(worker, reviewer), run_id="run1"
+        rig.spec(review=review, **changes),
+        policy or Policy(max_runs=10),
+        rig.around(worker, reviewer),
+        run_id=rig.run_id,
     )
     return state, worker, reviewer
 
 
 async def resume(rig: Rig, steps: Steps, reviews: Steps) -> tuple[LoopState, ScriptedAgent, ScriptedAgent]:
     worker, reviewer = ScriptedAgent(steps), ScriptedAgent(reviews)
-    return await wiring.resume_run("run1", rig.around(worker, reviewer)), worker, reviewer
+    return await wiring.resume_run(rig.run_id, rig.around(worker, reviewer)), worker, reviewer
 
 
 def done(rig: Rig, text: str) -> Any:

@@ -31,15 +31,15 @@ async def test_a_run_that_talks_for_ever_stays_small(rig: Rig) -> None:
     policy = Policy(max_runs=9, trace_keep=KEEP, stagnation_threshold=9)
     state, _ = await rig.run([*steps, claim()], policy, checks=("true",))
     told = sum(isinstance(record.event, AgentMessage) for record in rig.records)
-    kept = [r for r in await rig.log.read("run1", trace=True) if isinstance(r.event, AgentMessage)]
+    kept = [r for r in await rig.log.read(rig.run_id, trace=True) if isinstance(r.event, AgentMessage)]
     sizes = [len(r.event.text) for r in kept if isinstance(r.event, AgentMessage)]
     assert told == 5 * TRIM_EVERY
     assert 0.3 * KEEP < sum(sizes) < KEEP
     assert kept[-1].event == steps[-1].events[-1], "the newest are there"
     assert (state.stop_reason, state.attempts) == ("validation_passed", 6)
     decided = [record for record in rig.records if record.event.KIND == "control"]
-    assert await rig.log.read("run1") == decided, "all that decides is there"
-    assert await load_state(rig.log, "run1") == state
+    assert await rig.log.read(rig.run_id) == decided, "all that decides is there"
+    assert await load_state(rig.log, rig.run_id) == state
 
 
 async def test_it_is_trimmed_within_one_long_iteration_too(rig: Rig) -> None:
@@ -47,7 +47,7 @@ async def test_it_is_trimmed_within_one_long_iteration_too(rig: Rig) -> None:
 
     async def look() -> None:
         nonlocal most
-        most = max(most, len(await rig.log.read("run1", trace=True)))
+        most = max(most, len(await rig.log.read(rig.run_id, trace=True)))
 
     class Watching:
         async def trim_trace(self, *args: object, **bounds: object) -> int:
@@ -65,17 +65,18 @@ async def test_it_is_trimmed_within_one_long_iteration_too(rig: Rig) -> None:
 
 async def test_a_run_that_ended_long_ago_loses_its_trace_at_the_start_of_another(rig: Rig) -> None:
     await rig.run([Step(outcome=claim(), events=words(20))], checks=("true",))
-    before = await rig.log.read("run1")
-    assert len(await rig.log.read("run1", trace=True)) > 20
+    first = rig.run_id
+    before = await rig.log.read(first)
+    assert len(await rig.log.read(first, trace=True)) > 20
     printed, crash = rig.tmp / "state" / "runs", rig.tmp / "state"
     printed.mkdir()
-    (printed / "run1.log").write_text("old")
+    (printed / f"{first}.log").write_text("old")
     for n in range(25):
         (crash / f"crash-20260101-0000{n:02}-1.log").touch()
     rig.clock._epoch += (wiring.KEEP_DAYS + 1) * 24 * 3600
-    rig.run_id = "run2"
+    rig.run_id = f"{first}2"
     await rig.run([claim()], checks=("true",))
-    assert await rig.log.read("run1", trace=True) == before
+    assert await rig.log.read(first, trace=True) == before
     assert list(printed.iterdir()) == []
     assert len(list(crash.glob("crash-*.log"))) == 20
     assert len(await rig.log.read("run2", trace=True)) > len(await rig.log.read("run2"))
@@ -84,11 +85,11 @@ async def test_a_run_that_ended_long_ago_loses_its_trace_at_the_start_of_another
 async def test_a_run_that_is_done_is_not_done_again(rig: Rig) -> None:
     """Its driver died right after the last word: the list of runs still calls it running."""
     done, _ = await rig.run([claim()], checks=("true",))
-    lease = await rig.log.acquire("run1", name="it", folder=str(rig.repo))
+    lease = await rig.log.acquire(rig.run_id, name="it", folder=str(rig.repo))
     await rig.log.release(lease, status="running")
     again, agent = await rig.resume([])
     assert (again, agent.orders) == (done, [])
-    records = [record.event for record in await rig.log.read("run1")]
+    records = [record.event for record in await rig.log.read(rig.run_id)]
     assert sum(isinstance(event, ev.ContinuousCompleted) for event in records) == 1
     assert sum(isinstance(event, ev.ContinuousResumed) for event in records) == 1
     assert [row.status for row in await rig.log.runs()] == ["completed"]
