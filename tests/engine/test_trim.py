@@ -79,7 +79,7 @@ async def test_a_run_that_ended_long_ago_loses_its_trace_at_the_start_of_another
     assert await rig.log.read(first, trace=True) == before
     assert list(printed.iterdir()) == []
     assert len(list(crash.glob("crash-*.log"))) == 20
-    assert len(await rig.log.read("run2", trace=True)) > len(await rig.log.read("run2"))
+    assert len(await rig.log.read(rig.run_id, trace=True)) > len(await rig.log.read(rig.run_id))
 
 
 async def test_a_run_that_is_done_is_not_done_again(rig: Rig) -> None:
