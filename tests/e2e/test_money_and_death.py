@@ -81,6 +81,10 @@ class Killed:
         return Scenario(name="killed", iterations=(first, (Reply(text=finished()),), (Reply(text=finished()),)))
 
 
+def replies_told(stage: Stage) -> int:
+    return stage.untildone("log", "survivor", "--json").stdout.count('"agent.reply"')
+
+
 def kill_loop(stage: Stage, when: Callable[[], bool]) -> str:
     """Start a run, kill the loop itself with -9 at the given moment; the run's id."""
     loop = stage.popen("run", "survive", "-m", "5", "--name", "survivor", "--allowed-tools", "Bash")
@@ -141,7 +145,7 @@ def test_the_orphans_of_a_killed_loop_are_gone_soon(killed: Killed) -> None:
 def test_ctrl_c_stops_books_and_keeps_the_half_done_work(killed: Killed) -> None:
     with staged(killed.tmp, killed.story(Reply())) as stage:
         loop = stage.popen("run", "survive", "-m", "5", "--name", "survivor", "--allowed-tools", "Bash", "--json")
-        eventually(lambda: len(stage.model.ledger.served()) == 2)
+        eventually(lambda: replies_told(stage) == 2)
         asked = time.monotonic()
         loop.send_signal(signal.SIGINT)
         out, _ = loop.communicate(timeout=20)
@@ -152,6 +156,26 @@ def test_ctrl_c_stops_books_and_keeps_the_half_done_work(killed: Killed) -> None
         assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
         assert (stage.repo / "half.txt").exists()
         assert f"refs/untildone/{result['run_id']}/1" in stage.git("for-each-ref")
+
+
+def test_a_reply_that_was_served_but_never_seen_is_unknown_not_free(killed: Killed) -> None:
+    """A machine under load: Claude gets no turn between the reply's arrival and its own end."""
+    late = bash(LONG_TOOL, input_tokens=4000, latency=1.0)
+    scenario = Scenario(name="late", iterations=((bash("echo half > half.txt"), late), (Reply(text=finished()),)))
+    with staged(killed.tmp, scenario) as stage:
+        loop = stage.popen("run", "survive", "-m", "5", "--name", "survivor", "--allowed-tools", "Bash", "--json")
+        eventually(lambda: len(stage.model.requests) == 2)
+        (run,) = json.loads(stage.untildone("ls", "--json").stdout)
+        for pid in processes_of(run["run_id"]):
+            if Path(f"/proc/{pid}/exe").resolve().name == "claude":
+                os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: len(stage.model.ledger.served()) == 2)
+        loop.send_signal(signal.SIGINT)
+        loop.communicate(timeout=20)
+        (failed,) = [e["event_data"] for e in stage.events(run["run_id"]) if e["event_type"] == "iteration.failed"]
+        assert (failed["error_type"], failed["unseen_requests"]) == ("stopped", 1)
+        assert "unknown" in stage.untildone("brief", "survivor").stdout
+        assert processes_of(run["run_id"]) == []
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=["stopped", "killed"])

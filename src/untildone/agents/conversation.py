@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from untildone.agents.asking import Asking
 from untildone.agents.books import Books
 from untildone.agents.file_changes import EDITING_TOOLS, file_edited
 from untildone.agents.prices import count
@@ -56,6 +57,7 @@ class Conversation:
         self._cwd = cwd
         self._config_dir = config_dir
         self._books = Books(iteration_num, baseline_usd=baseline_usd)
+        self._asking = Asking()
         self._trouble = Trouble()
         self._given_up: FaultEvidence | None = None
         self._open_tools: set[str] = set()
@@ -112,6 +114,7 @@ class Conversation:
             error = f"{line.error}: {line.preview}" if line.preview else line.error
             self._trouble.unreadable(error)
             return [AgentStreamError(iteration_num=self._iteration_num, error=error)]
+        self._asking.hear(line)
         handle = self._HANDLERS.get(line.type) if isinstance(line.type, str) else None
         return handle(self, line) if handle else []
 
@@ -123,6 +126,7 @@ class Conversation:
         given_up = None if interrupted or not ended_badly else self._given_up
         aborted = self._result is not None and str(self._result.terminal_reason).startswith("aborted_")
         interrupted = given_up is None and (aborted or (interrupted and ended_badly))
+        was_cut = interrupted or self._result is None
         failure = given_up
         if failure is None and ended_badly and not interrupted:
             failure = self._trouble.evidence(self._result, exit_code=exit_code, stderr=stderr, starved=starved)
@@ -133,6 +137,7 @@ class Conversation:
             cost_usd=self._books.cost_usd,
             estimated_usd=self._books.estimated_usd,
             cut_replies=self._books.cut_replies,
+            unseen_requests=int(was_cut and self._asking.awaits_reply is True),
             usage=self._books.usage,
             num_turns=self._num_turns,
             failure=failure,

@@ -1,10 +1,11 @@
 """What an agent said after its loop had died, as far as its guard could write it down."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from untildone.agents.asking import Asking
 from untildone.agents.conversation import Conversation
 from untildone.agents.prices import dollars
 from untildone.agents.stream import Line, StreamParser
@@ -65,15 +66,15 @@ class _Hearing:
         self._replies: list[Event] = []
         self._session: AgentSession | None = None
         self._result: Line | None = None
-        self._says_when_it_asks = False
-        self._awaits: bool | None = None
+        self._asking = Asking()
 
     def _fresh(self) -> Conversation:
         return Conversation(self._iteration_num, config_dir=self._config_dir)
 
     def hear(self, line: Line) -> None:
         if line.type == "conversation_reset":
-            self._conversation, self._session, self._result, self._awaits = self._fresh(), None, None, False
+            self._conversation, self._session, self._result = self._fresh(), None, None
+            self._asking.reset()
         for event in self._conversation.feed(line):
             if isinstance(event, AgentSession):
                 self._session = event
@@ -82,21 +83,7 @@ class _Hearing:
                 self._result = None  # it does not cover what came after it
         if line.type == "result":
             self._result = line
-        self._follow(line)
-
-    def _follow(self, line: Line) -> None:
-        """Whether a request is out that no reply has begun to answer; None: these words do not tell."""
-        kind = line.event.get("type") if isinstance(line.event, Mapping) else None
-        if line.type == "system" and line.subtype == "status" and _status(line) == "requesting":
-            self._says_when_it_asks = self._awaits = True
-        elif (
-            line.type == "assistant"
-            or (line.type == "stream_event" and kind in ("message_start", "message_stop"))
-            or (line.type == "result" and line.terminal_reason == "aborted_tools")
-        ):
-            self._awaits = False
-        elif line.type == "user" and not self._says_when_it_asks:
-            self._awaits = None  # the answer of a tool, perhaps sent on already
+        self._asking.hear(line)
 
     def words(self) -> LastWords:
         result = self._result
@@ -104,11 +91,7 @@ class _Hearing:
         return LastWords(
             session=self._session,
             replies=tuple(self._replies),
-            awaits_reply=self._awaits,
+            awaits_reply=self._asking.awaits_reply,
             result_usd=dollars(result.total_cost_usd) if result is not None else None,
             result_session=session if isinstance(session, str) else None,
         )
-
-
-def _status(line: Line) -> object:
-    return line.data.get("status") if isinstance(line.data, Mapping) else None

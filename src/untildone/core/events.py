@@ -200,6 +200,8 @@ class IterationCompleted(Progress):
     transcript_b64: str | None = None
     output_preview: str = ""
     estimated_usd: float = 0.0
+    unseen_requests: int = 0
+    """Requests nobody saw an answer to: served or not, what they cost is unknown."""
     usage: Usage = field(default_factory=Usage)
     duration_seconds: float = 0.0
     num_turns: int = 0

@@ -312,9 +312,7 @@ def _close(state: LoopState, event: ev.IterationCompleted | ev.IterationFailed) 
         booked = replace(seen, estimated_usd=event.estimated_usd)
     else:
         booked = spend(event.cost_usd, event.estimated_usd, event.usage)
-    if isinstance(event, ev.IterationFailed):
-        booked = replace(booked, unknown_costs=booked.unknown_costs + event.unseen_requests)
-    return book(state, booked)
+    return book(state, replace(booked, unknown_costs=booked.unknown_costs + event.unseen_requests))
 
 
 def _tasks(state: LoopState, event: ev.TasksRead, _: float) -> LoopState:

@@ -86,6 +86,8 @@ class Outcome:
     """Besides: what replies cut in mid-air probably cost. An estimate, never mixed into `cost_usd`."""
     cut_replies: tuple[tuple[str, float], ...] = ()
     """Message id and estimate of each reply whose end was not seen; a transcript may still know it."""
+    unseen_requests: int = 0
+    """Requests that were out when it was cut off: served or not, what they cost is unknown."""
     usage: Usage = field(default_factory=Usage)
     num_turns: int = 0
     failure: FaultEvidence | None = None

@@ -59,7 +59,7 @@ def settled(closed: IterationFailed, left: OpenIteration, words: LastWords) -> I
 
 
 async def book_unrecorded(journal: Journal, parts: Parts, left: OpenIteration) -> frozenset[str]:
-    """Record the replies of the open iteration that only the transcript knows; the ids of all that are booked."""
+    """Record the replies of the open iteration that only the transcript knows; their ids."""
     if left.session_id is None:
         return frozenset()
     # A session that was resumed holds replies of earlier iterations too: those are in the log already.
@@ -70,15 +70,20 @@ async def book_unrecorded(journal: Journal, parts: Parts, left: OpenIteration) -
     missing = [reply for reply in served if isinstance(reply, AgentReply) and reply.message_id not in booked]
     if missing:
         await journal.record(*(replace(reply, iteration_num=left.number) for reply in missing))
-    return frozenset(booked | {reply.message_id for reply in missing})
+    return frozenset(reply.message_id for reply in missing)
 
 
 async def settle_cut_replies(journal: Journal, parts: Parts, outcome: Outcome) -> Outcome:
-    """After an unclean end: what the transcript knows is booked, and only the rest stays an estimate."""
+    """After an unclean end: what the transcript knows is booked, and only the rest stays estimated or unknown."""
     left = journal.state.open
-    if is_clean(outcome) or left is None or not outcome.cut_replies:
+    if is_clean(outcome) or left is None or not (outcome.cut_replies or outcome.unseen_requests):
         return outcome
     await parts.clock.sleep(TRANSCRIPT_LAG)
     found = await book_unrecorded(journal, parts, left)
-    covered = math.fsum(usd for message_id, usd in outcome.cut_replies if message_id in found)
-    return replace(outcome, estimated_usd=max(0.0, outcome.estimated_usd - covered))
+    cut = dict(outcome.cut_replies)
+    covered = math.fsum(usd for message_id, usd in cut.items() if message_id in found)
+    return replace(
+        outcome,
+        estimated_usd=max(0.0, outcome.estimated_usd - covered),
+        unseen_requests=max(0, outcome.unseen_requests - len(found - cut.keys())),
+    )
