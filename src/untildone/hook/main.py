@@ -1,0 +1,31 @@
+"""Started by `run.sh` at every hook of Claude Code: one JSON object in, at most one out, never trouble for the user.
+
+This file alone must be readable for any Python 3, so that an old one gets a clear line instead of a traceback.
+"""
+
+import sys
+
+OLDEST = (3, 11)
+_TELLS = ("SessionStart", "UserPromptExpansion")  # where a line for the user is welcome, and comes once
+
+
+def main(argv):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 readable for any Python 3
+    event = argv[1] if len(argv) > 1 else ""
+    if sys.version_info < OLDEST:
+        if event in _TELLS:
+            sys.stdout.write(
+                '{"systemMessage": "untildone: python3 is %d.%d here and has to be 3.11 or newer: '
+                'its loops do not work until then"}\n' % sys.version_info[:2]  # noqa: UP031 readable for any Python 3
+            )
+        return
+    here = __file__.rpartition("/")[0] or "."
+    package = type(sys)("untildone")
+    package.__path__ = [here.rpartition("/")[0] or ".."]
+    sys.modules["untildone"] = package
+    from untildone.hook.answering import answer_hook
+
+    answer_hook(event)
+
+
+if __name__ == "__main__":
+    main(sys.argv)  # type: ignore[no-untyped-call]

@@ -1,0 +1,84 @@
+"""The loops that were started on this machine, by the user's own command: the only ones that are believed.
+
+A state file in a project can come from anywhere. What it may run, and which session it holds, stands here, in a folder
+that belongs to the user and that no repository brings along.
+"""
+
+import os
+
+from untildone.hook import plain_json
+from untildone.hook.files import Lock, read_text, write_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class Entry(TypedDict, total=False):
+        """One loop, as it is written down."""
+
+        loop: str
+        """Its id; also the id of its run in the log."""
+        project: str
+        file: str
+        """The state file, relative to the project: one of ours or an older layout."""
+        mode: str
+        """`promise`, or `autonomous`: the dual gate over all task sources."""
+        session: str
+        """The session it holds; empty: it waits to be adopted."""
+        transcript: str
+        created: float
+        turn_started: float
+        checks: list[str]
+        check_seconds: float
+        iteration_seconds: float
+        total_seconds: float
+        milestones: list[int]
+        notify: list[str]
+        next: list[str]
+        """Goals that follow, each as the whole text of a state file."""
+        tasks: list[str]
+        """Sources of open work: files relative to the project, or the names of known ones."""
+        blocks: int
+        """Stops that were answered with `go on` since the last tool call."""
+        failures: int
+        failure_point: str
+        spooled: int
+        """How much of the spool the last stop has seen."""
+
+
+def _entry_path(home: str, project: str) -> str:
+    from hashlib import blake2b
+
+    name = blake2b(os.fsencode(project), digest_size=12).hexdigest()
+    return os.path.join(home, "loops", f"{name}.json")
+
+
+def lock(home: str, project: str) -> Lock:
+    """Held while an entry and its state file are read, decided on and written."""
+    return Lock(_entry_path(home, project) + ".lock")
+
+
+def find(home: str, project: str) -> "Entry | None":
+    """The loop of a project, if one was started or adopted on this machine and is not over."""
+    text = read_text(_entry_path(home, project))
+    if text is None:
+        return None
+    try:
+        found: Entry = plain_json.parse(text)
+    except ValueError:
+        return None
+    is_ours = isinstance(found, dict) and found.get("project") == project and bool(found.get("loop"))
+    return found if is_ours else None
+
+
+def write(home: str, entry: "Entry") -> None:
+    """Put an entry down, new or changed."""
+    write_text(_entry_path(home, entry["project"]), plain_json.render(entry), private=True)
+
+
+def remove(home: str, project: str) -> None:
+    """The loop is over."""
+    try:
+        os.unlink(_entry_path(home, project))
+    except FileNotFoundError:
+        return
