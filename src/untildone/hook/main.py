@@ -13,10 +13,9 @@ def main(argv):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 readable
     event = argv[1] if len(argv) > 1 else ""
     if sys.version_info < OLDEST:
         if event in _TELLS:
-            sys.stdout.write(
-                '{"systemMessage": "untildone: python3 is %d.%d here and has to be 3.11 or newer: '
-                'its loops do not work until then"}\n' % sys.version_info[:2]  # noqa: UP031 readable for any Python 3
-            )
+            found = "%d.%d" % sys.version_info[:2]  # noqa: UP031 readable for any Python 3
+            wanted = "untildone: python3 is " + found + " here and has to be 3.11 or newer: its loops do not work"
+            sys.stdout.write('{"systemMessage": "' + wanted + ' until then"}\n')
         return
     here = __file__.rpartition("/")[0] or "."
     package = type(sys)("untildone")
