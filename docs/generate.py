@@ -3,6 +3,7 @@
 Everything between `<!-- generated: NAME -->` and `<!-- end of NAME -->` belongs to this program.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -10,14 +11,20 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
+import click
+
+import untildone
 from untildone.cli.documentation import field_docs, meaning
+from untildone.cli.looping import loop
 from untildone.core import events, faults, guard_rules, guard_settings, secrets, trace
 from untildone.core.decide import STOP_RULES
 from untildone.core.settings import GROUPS, PROFILES, SETTINGS, Setting, as_typed
 from untildone.core.settings_delivery import OLDER_FLAGS
 from untildone.core.stopping import ENDINGS, EXITS, Reason
+from untildone.hook import templates
 
 DOCS = Path(__file__).resolve().parent
+PLUGIN = Path(untildone.__file__).parent / "plugin"
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -168,6 +175,57 @@ def secrets_table() -> str:
     return table(["kind", "also in tests, examples and docs"], rows)
 
 
+def plugin_commands_table() -> str:
+    """The slash commands, as their own files describe them."""
+    rows = []
+    for path in sorted((PLUGIN / "commands").glob("*.md")):
+        settings = dict(
+            re.findall(r"^([a-z-]+): (.*)$", path.read_text(encoding="utf-8").split("---")[1], re.MULTILINE)
+        )
+        rows.append((f"`/untildone:{path.stem}`", settings["description"]))
+    return table(["command", "what it does"], rows)
+
+
+def loop_commands_table() -> str:
+    """The commands of `untildone loop` and their options."""
+    ctx = click.Context(loop)
+    rows = []
+    for name in loop.list_commands(ctx):
+        command = loop.commands[name]
+        own = [p for p in command.params if isinstance(p, click.Option) and p.name not in {"store", "cwd", "as_json"}]
+        first = (command.help or "").split("\n\n", 1)[0]
+        rows.append(
+            (
+                f"`untildone loop {name}`",
+                first,
+                code(next(flag for flag in p.opts if flag.startswith("--")) for p in own),
+            )
+        )
+    return table(["command", "what it does", "options"], rows)
+
+
+def loop_templates_table() -> str:
+    """The goals that come along."""
+    nobody = {"HOME": "/nonexistent"}
+    found = (templates.template(name, nobody) for name in templates.names(nobody))
+    rows = ((f"`{t.name}`", t.about, f"`{' | '.join(t.promises)}`", str(t.max_iterations)) for t in found)
+    return table(["template", "what it is for", "promise", "turns"], rows)
+
+
+def hooks_table() -> str:
+    """Which events the plugin listens to, and for what."""
+    listened = json.loads((PLUGIN / "hooks.json").read_text(encoding="utf-8"))["hooks"]
+    said = {
+        "Stop": "go on, or let go", "StopFailure": "a turn that broke off is recorded",
+        "UserPromptSubmit": "open work beside your prompt",
+        "SessionStart": "goal and progress after a resume or compaction",
+        "UserPromptExpansion": "our own commands", "PreToolUse": "the guard, and the limits on time",
+        "PostToolUse": "one line of progress; Claude's own todos", "PostToolUseFailure": "one line of progress",
+    }  # fmt: skip
+    rows = ((f"`{event}`", said[event], f"{groups[0]['hooks'][0]['timeout']} s") for event, groups in listened.items())
+    return table(["event", "what for", "at most"], rows)
+
+
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("settings.md", settings_tables),
     "profiles": ("settings.md", profiles_table),
@@ -180,6 +238,10 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "weaker settings": ("guard.md", weaker_table),
     "secrets": ("guard.md", secrets_table),
     "evidence": ("faults.md", signs_table),
+    "plugin commands": ("plugin.md", plugin_commands_table),
+    "loop commands": ("plugin.md", loop_commands_table),
+    "loop templates": ("plugin.md", loop_templates_table),
+    "hooks": ("plugin.md", hooks_table),
 }
 
 

@@ -172,3 +172,22 @@ def test_a_resumed_run_changes_only_what_is_typed(env: dict[str, str]) -> None:
     assert config.changed({"commit": True}, spec, policy, now=0.0)[0].landing.land == "pr"
     with pytest.raises(UsageError, match="is what --land pr does itself"):
         config.changed({"require": ("pushed",)}, spec, policy, now=0.0)
+
+
+def test_what_agents_may_run_is_said_by_the_user_alone(tmp_path: Path) -> None:
+    own, project = tmp_path / "config.toml", tmp_path / "untildone.toml"
+    for path in (own, project):
+        path.write_text('[hook]\ndeny = ["make *"]\n')
+    assert from_file(own) == {}
+    with pytest.raises(ConfigError, match=r"untildone.toml:1: \[hook\] belongs in your own settings file"):
+        from_file(project)
+
+
+@pytest.mark.parametrize(
+    "text", ["hook = 3\n", "[hook]\nforbid = []\n", "[hook]\ndeny = 'x'\n", "[hook]\nallow = [1]\n"]
+)
+def test_a_list_of_what_agents_may_run_is_a_list_of_text(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="two lists of text"):
+        from_file(path)

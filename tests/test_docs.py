@@ -40,7 +40,7 @@ def test_generated_parts_are_up_to_date() -> None:
 def test_drift_is_found(tmp_path: Path) -> None:
     copy = tmp_path / "docs"
     copy.mkdir()
-    for file in ("generate.py", "settings.md", "events.md", "stopping.md", "faults.md", "guard.md"):
+    for file in ("generate.py", "settings.md", "events.md", "stopping.md", "faults.md", "guard.md", "plugin.md"):
         (copy / file).write_text(page(file).replace("`max_runs`", "`max_walks`"), encoding="utf-8")
     check = subprocess.run(
         [sys.executable, str(copy / "generate.py"), "--check"], capture_output=True, text=True, timeout=60, check=False
@@ -93,7 +93,8 @@ def flags_of(command: click.Command) -> set[str]:
 
 def test_flags_in_the_prose_exist() -> None:
     known = flags_of(cli)
-    own = [ROOT / "README.md", *(DOCS / name for name in ("quickstart.md", "architecture.md", "stopping.md"))]
+    pages = ("quickstart.md", "architecture.md", "stopping.md", "plugin.md")
+    own = [ROOT / "README.md", *(DOCS / name for name in pages)]
     used = {
         (path.name, flag)
         for path in own

@@ -15,6 +15,10 @@ from untildone.errors import ConfigError
 CONTRACT = "contract"
 """The table that holds what must hold before work counts as done."""
 
+OWN_FILE = "config.toml"
+HOOK = "hook"
+"""The table of what agents may run inside Claude Code; a hook reads it, and only from the user's own file."""
+
 _CONTRACT_KEYS: Mapping[str, str] = {setting.name: setting.name for setting in CHECKING} | {"timeout": "check_timeout"}
 _HEADER = re.compile(r"\s*\[(?P<list>\[)?\s*(?P<name>[^\[\]]+?)\s*\]")
 _KEY = re.compile(r"""\s*["']?(?P<key>[\w-]+)["']?\s*[.=]""")
@@ -37,7 +41,9 @@ def from_file(path: Path) -> dict[str, Given]:
     page = _Page(path, text, prefix)
     given: dict[str, Given] = {}
     for key, raw in table.items():
-        if key != CONTRACT:
+        if key == HOOK:
+            _own_only(page, raw)
+        elif key != CONTRACT:
             given[_known(key, page)] = Given(raw, page.place(key))
     for key, value in _contract(table, page).items():
         if key in given:
@@ -133,6 +139,17 @@ def _contract(table: Mapping[str, Any], page: _Page) -> dict[str, Given]:
             raise ConfigError(f"{place}: {name} is set twice in [{CONTRACT}]: keep one of them")
         given[name] = Given(raw, place, page.items(CONTRACT, key))
     return given
+
+
+def _own_only(page: _Page, raw: object) -> None:
+    """A repository does not say what agents may run."""
+    if page.path.name != OWN_FILE:
+        raise ConfigError(f"{page.place(HOOK)}: [{HOOK}] belongs in your own settings file, not in a project's")
+    table = raw if isinstance(raw, dict) else {"": ()}
+    for key, patterns in table.items():
+        is_list = isinstance(patterns, list) and all(isinstance(pattern, str) for pattern in patterns)
+        if key not in {"allow", "deny"} or not is_list:
+            raise ConfigError(f"{page.place(key, HOOK)}: [{HOOK}] has two lists of text: allow and deny")
 
 
 def _known(key: str, page: _Page) -> str:

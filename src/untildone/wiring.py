@@ -25,7 +25,7 @@ from untildone.core.state import LoopState
 from untildone.engine.clock import SystemClock
 from untildone.engine.journal import Journal, Observer, load_state
 from untildone.engine.parts import Parts
-from untildone.errors import ConfigError, RunNotFound
+from untildone.errors import ConfigError, RunNotFound, UsageError
 from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, RunRow, Spawner
 from untildone.ports.delivery import Forge
 from untildone.store.leftovers import LAST_WORDS
@@ -73,6 +73,15 @@ async def find_run(log: EventLog, wanted: str | None, folder: Path) -> RunRow:
     return found[0]
 
 
+def refuse_in_session(state: LoopState) -> None:
+    """UsageError for a loop inside Claude Code: no program drives it, so that nothing of this would reach it."""
+    if state.spec.in_session:
+        raise UsageError(
+            f"{state.spec.name} is a loop inside a Claude Code session, which alone can go on with it: "
+            "see `untildone loop --help` for what can be done from outside"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What a run takes from the process it is started in."""
@@ -108,6 +117,7 @@ async def resume_run(run_id: str, around: Surroundings, *, asked: Sequence[ev.Ev
     state = await load_state(around.log, run_id)
     if not state.run_id:
         raise RunNotFound(f"run {run_id} never began: start it again with `untildone run`")
+    refuse_in_session(state)
     now = around.clock.now()
     asked_for = fold((ev.Record(seq=state.last_seq + n, at=now, event=e) for n, e in enumerate(asked, 1)), state)
     if state.phase == "completed" and landing_for(asked_for) is None and not owes_check(asked_for):

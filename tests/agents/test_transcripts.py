@@ -49,6 +49,14 @@ def test_each_message_counts_once_and_subagents_too(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_replies_are_told_with_the_moment_they_were_served(tmp_path: Path) -> None:
+    moments = ["1970-01-01T00:00:10.500Z", "1970-01-01T00:00:20Z", "yesterday"]
+    entries = [reply(f"m{number}") | {"timestamp": moment} for number, moment in enumerate(moments)]
+    write(transcript_path(tmp_path, "/p", SESSION), *entries, reply("m9"))
+    found = TranscriptLedger(tmp_path).timed_replies(SESSION, "/p")
+    assert [(at, event.message_id) for at, event in found] == [(10.5, "m0"), (20.0, "m1"), (0.0, "m2"), (0.0, "m9")]
+
+
 def test_half_written_foreign_and_synthetic_lines_are_left_out(tmp_path: Path) -> None:
     broken = b'{"type":"assistant","message":"x"}\n{"type":"assistant"}\n\xff"assistant"\n'
     half = b'{"type":"assistant","message":{"id":"m9","mo'

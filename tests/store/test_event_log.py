@@ -321,3 +321,63 @@ async def test_time_is_the_clocks(open_log: OpenLog, tmp_path: Path) -> None:
     batches = [await log.append("r1", [ContinuousWarning(message="x"), asks("y")]) for _ in range(3)]
     assert all(len({record.at for record in batch}) == 1 for batch in batches)
     assert all(one[0].at < next_one[0].at for one, next_one in pairwise(batches))
+
+
+# --- what happened elsewhere ---------------------------------------------------------------------------------------
+
+
+async def test_what_happened_elsewhere_keeps_its_moments(open_log: OpenLog, tmp_path: Path) -> None:
+    log = open_log()
+    told = [(10.0, asks("a")), (20.0, says("b")), (30.0, asks("c"))]
+    assert await log.transcribe("r9", told, name="it", folder=str(tmp_path), status="running", after=0)
+    records = await open_log().read("r9", trace=True)
+    assert [(record.seq, record.at, record.event) for record in records] == [
+        (seq, at, event) for seq, (at, event) in enumerate(told, 1)
+    ]
+    (row,) = await log.runs()
+    assert (row.run_id, row.name, row.folder, row.created_at, row.updated_at, row.status, row.alive) == (
+        "r9", "it", str(tmp_path.resolve()), 10.0, 30.0, "running", False,
+    )  # fmt: skip
+
+
+async def test_whoever_was_not_the_first_has_to_read_again(open_log: OpenLog, tmp_path: Path) -> None:
+    first, second = open_log(), open_log()
+    how = {"name": "it", "folder": str(tmp_path), "status": "running"}
+    assert await first.transcribe("r9", [(1.0, asks("a"))], after=0, **how)
+    assert not await second.transcribe("r9", [(1.0, asks("a"))], after=0, **how)
+    assert await second.transcribe("r9", [(2.0, says("b")), (3.0, asks("c"))], after=1, **how)
+    assert not await first.transcribe("r9", [(9.0, asks("z"))], after=1, **how)
+    assert [record.at for record in await first.read("r9", trace=True)] == [1.0, 2.0, 3.0]
+
+
+async def test_a_human_who_asks_something_in_between_counts_as_faster(open_log: OpenLog, tmp_path: Path) -> None:
+    log = open_log()
+    how = {"name": "it", "folder": str(tmp_path)}
+    assert await log.transcribe("r9", [(1.0, asks("a"))], after=0, status="running", **how)
+    await log.append("r9", [asks("b")])
+    assert not await log.transcribe("r9", [(3.0, asks("c"))], after=1, status="running", **how)
+    assert await log.transcribe("r9", [(3.0, asks("c"))], after=2, status="completed", **how)
+    assert [row.status for row in await log.runs()] == ["completed"]
+
+
+async def test_transcribing_is_all_or_nothing_and_reaches_followers(open_log: OpenLog, tmp_path: Path) -> None:
+    log = open_log()
+    how = {"name": "it", "folder": str(tmp_path), "status": "running"}
+    assert await log.transcribe("r9", [(1.0, asks("a"))], after=0, **how)
+    wrong = IterationCompleted(iteration_num=1, cost_usd="much")  # type: ignore[arg-type]
+    with pytest.raises(StoreError):
+        await log.transcribe("r9", [(2.0, asks("b")), (3.0, wrong)], after=1, **how)
+    assert len(await log.read("r9")) == 1
+    following = log.follow("r9", after=1)
+    coming = asyncio.ensure_future(next_of(following))
+    await asyncio.sleep(0)
+    assert await log.transcribe("r9", [(4.0, asks("d"))], after=1, **how)
+    assert (await coming).at == 4.0
+    await following.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_run_told_from_elsewhere_locks_no_folder(open_log: OpenLog, tmp_path: Path) -> None:
+    log = open_log()
+    await begin(log, tmp_path)
+    assert await log.transcribe("r9", [(1.0, asks("a"))], name="it", folder=str(tmp_path), status="running", after=0)
+    assert {row.run_id: row.alive for row in await log.runs()} == {"r1": True, "r9": False}

@@ -54,18 +54,23 @@ class TranscriptLedger:
 
         A transcript does not know iterations: `iteration_num` is 0, for the reader to fill in.
         """
-        found: dict[str, Event] = {}
+        return [reply for _, reply in self.timed_replies(session_id, cwd)]
+
+    def timed_replies(self, session_id: str, cwd: str) -> list[tuple[float, AgentReply]]:
+        """The same, each with the moment it was served."""
+        found: dict[str, tuple[float, AgentReply]] = {}
         for entry in self._entries(session_id, cwd, _REPLY):
             message = entry.message
             if message is None or not _is_paid_reply(entry, message):
                 continue
-            found[message.id] = AgentReply(
+            reply = AgentReply(
                 iteration_num=0,
                 message_id=message.id,
                 model=message.model,
                 usage=usage_from(message.usage),
                 cost_usd=cost_from(message.model, message.usage),
             )
+            found[message.id] = (_moment(entry.timestamp), reply)
         return list(found.values())
 
     def unanswered(self, session_id: str, cwd: str, *, only_subagents: bool = False) -> bool:

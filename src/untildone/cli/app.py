@@ -21,9 +21,14 @@ COMMANDS = {
     "Work": {
         "run": ("running", "Pursue a goal until it is reached or a limit is."),
         "tasks": ("running", "Work through a Markdown file of checkboxes."),
+        "task": ("tasking", "The tasks of a project, for people and agents: add, start, done, fail, ls."),
         "resume": ("steering", "Continue a run that stopped, or end a pause."),
         "attach": ("attaching", "Watch a run that works in the background."),
+        "ask": ("asking", "Leave a question for the human, and go on: for agents in a loop."),
         "rehearse": ("rehearsing", "Watch a whole run on a scripted model: no key, no cost."),
+    },
+    "Inside Claude Code": {
+        "loop": ("looping", "Loops in interactive sessions: begin, look, end."),
     },
     "Look": {
         "status": ("looking", "Where a run stands."),
@@ -50,6 +55,7 @@ COMMANDS = {
     "Set up": {
         "doctor": ("setup", "Check that everything needed is here."),
         "autostart": ("autostart", "Take up interrupted runs after a reboot."),
+        "plugin": ("plugging", "The loop inside Claude Code: install it, see whether it works."),
         "config": ("setup", "Every setting, and where its value comes from."),
         "notify": ("notifying", "Try whether messages about runs arrive."),
         "completion": ("setup", "Completion for bash, zsh or fish."),

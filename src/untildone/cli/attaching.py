@@ -44,6 +44,7 @@ async def _attach(run: str | None, store: Path, folder: Path, output: Output) ->
     async with opened(store) as log:
         row = await wiring.find_run(log, run, folder)
         state = await load_state(log, row.run_id)
+        wiring.refuse_in_session(state)
         if not state.run_id:
             raise RunNotFound(f"run {row.run_id} never began: start it again with `untildone run`")
         if row.alive and state.phase == "running":

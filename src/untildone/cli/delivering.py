@@ -81,6 +81,7 @@ async def _waive(run: str, store: Path, folder: Path, patterns: Sequence[str]) -
     async with opened(store) as log:
         row = await wiring.find_run(log, run, folder)
         state = await load_state(log, row.run_id)
+        wiring.refuse_in_session(state)
         if state.phase == "completed":
             raise UsageError(f"{row.name} is done, nothing of this would reach it: start a new run with --waive")
         await log.append(row.run_id, [WaiverGiven(by=BY, patterns=tuple(patterns))])
@@ -129,6 +130,7 @@ async def _planned_landing(run: str | None, store: Path, cwd: str | None, typed:
 async def _landing_job(log: EventLog, run: str | None, cwd: str | None, typed: dict[str, Any]) -> Job:
     row = await wiring.find_run(log, run, folder_of(cwd))
     state = await load_state(log, row.run_id)
+    wiring.refuse_in_session(state)
     if row.alive:
         raise UsageError(f"{row.name} is at work and lands by itself: `untildone status {row.name}` says how far it is")
     now = wiring.system_clock().now()
@@ -208,6 +210,7 @@ async def _rewind(run: str, number: int, store: Path, folder: Path, *, dry_run: 
 async def _known_iteration(log: EventLog, run: str, folder: Path, number: int) -> tuple[RunRow, LoopState]:
     row = await wiring.find_run(log, run, folder)
     state = await load_state(log, row.run_id)
+    wiring.refuse_in_session(state)
     if number > state.attempts:
         had = count(state.attempts, "iteration")
         raise UsageError(f"{row.name} has had {had}: name one of them, or 0 for the tree it began with")

@@ -16,6 +16,13 @@ from untildone.core.printable import one_line
 from untildone.errors import NotTheOperator
 from untildone.sandbox.guard import parent_of
 
+SESSION_MARK = "CLAUDECODE"
+SESSION_ID_MARK = "CLAUDE_CODE_SESSION_ID"
+"""What Claude Code sets in the environment of the commands it runs."""
+_LOOPS_ARE_YOURS = (
+    "Claude started this, and loops are the human's: type `/untildone:loop`, `/untildone:cancel` or "
+    "`/untildone:status` in the session, or use a terminal of your own"
+)
 _GENERATIONS = 1000
 """Far more ancestors than any process has: a bound for a table of processes that changes while it is read."""
 _COMMAND_CAP = 200
@@ -37,6 +44,24 @@ def operator_only(command: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
+def human_only(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse whatever an agent started, the one of an interactive Claude Code too: it would let itself go."""
+
+    @wraps(command)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        if os.environ.get(SESSION_MARK):
+            raise NotTheOperator(_LOOPS_ARE_YOURS)
+        return command(*args, **kwargs)
+
+    return operator_only(guarded)
+
+
+def refuse_inside_session(session: str) -> None:
+    """Refuse what the agent of this session of Claude Code started, whatever it took out of the environment."""
+    if session and _ancestor(lambda env: env.get(SESSION_ID_MARK) == session) is not None:
+        raise NotTheOperator(_LOOPS_ARE_YOURS)
+
+
 def is_inside_agent() -> bool:
     """Whether an agent started this process, or one above it."""
     return agents_environment() is not None
@@ -47,14 +72,19 @@ def agents_environment() -> Mapping[str, str] | None:
 
     A check counts as the agent: what it runs, the agent may have written.
     """
-    if _run_of(os.environ):
+    return _ancestor(lambda env: bool(_run_of(env)))
+
+
+def _ancestor(wanted: Callable[[Mapping[str, str]], bool]) -> Mapping[str, str] | None:
+    """The environment of the nearest process, this one or one above it, for which that holds."""
+    if wanted(os.environ):
         return os.environ
     pid: int | None = os.getppid()
     for _ in range(_GENERATIONS):
         if not pid:
             break
         env = _environment_of(pid)
-        if _run_of(env):
+        if wanted(env):
             return env
         pid = parent_of(pid)
     return None

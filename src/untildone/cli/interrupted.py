@@ -52,7 +52,7 @@ async def find_interrupted(log: EventLog, now: float) -> list[Job]:
         if row.alive:
             continue
         state = await load_state(log, row.run_id)
-        if not state.run_id or not await _was_cut_off(log, state):
+        if not state.run_id or state.spec.in_session or not await _was_cut_off(log, state):
             continue
         reason = _why_left(state, now, replaced=newest[row.folder, row.name] != row.run_id)
         if reason:

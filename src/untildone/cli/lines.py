@@ -15,6 +15,7 @@ _BOOKKEEPING = (
     tr.AgentStarted,
     ev.ContinuousLimitReached,
     tr.IterationFilesChanged,
+    ev.NotesFolded,
 )
 
 # Trouble inside an iteration that explains why nothing seems to happen.
@@ -33,6 +34,7 @@ _TONES: dict[type[ev.Event], Tone] = {
     ev.StoreTampered: "bad",
     ev.SteeringRefused: "bad",
     ev.HookFailed: "bad",
+    ev.FailureCounted: "bad",
     ev.LandingFailed: "bad",
     ev.ContinuousSuspended: "warn",
     ev.IterationStarted: "head",

@@ -2,15 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import Coroutine
-from dataclasses import asdict, replace
+import os
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from untildone import wiring
+from untildone import loops, wiring
 from untildone.cli.chaining import stands_before_next
 from untildone.cli.driving import opened
 from untildone.cli.options import folder_of, place_options, run_argument, store_of
@@ -30,10 +32,29 @@ from untildone.errors import RunNotFound, UsageError
 from untildone.ports import EventLog, RunRow
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one looks, and which loops inside Claude Code are at work by now."""
+
+    folder: Path
+    store: Path
+    alive: Mapping[str, Any]
+
+    async def find(self, log: EventLog, run: str | None) -> RunRow:
+        """A run by name or id, or the newest of the folder."""
+        return loops.with_life(await wiring.find_run(log, run, self.folder), self.alive)
+
+
+FOLD_PAUSE = 0.3
+"""Seconds between two looks at what hooks wrote down, while somebody follows."""
+
+
 def _look(store: str | None, cwd: str | None, work: Any) -> Any:
     async def look() -> Any:
-        async with opened(store_of(store)) as log:
-            return await work(log, folder_of(cwd))
+        place = store_of(store)
+        async with opened(place) as log:
+            await loops.fold_notes(log, place, os.environ)
+            return await work(log, Place(folder=folder_of(cwd), store=place, alive=loops.living(place)))
 
     done: Coroutine[Any, Any, Any] = look()
     return asyncio.run(done)
@@ -46,15 +67,15 @@ def _look(store: str | None, cwd: str | None, work: Any) -> Any:
 def status(run: str | None, store: str | None, cwd: str | None, *, as_json: bool) -> None:
     """Where a run stands: the named one, or the newest of this folder."""
 
-    async def work(log: EventLog, folder: Path) -> str:
+    async def work(log: EventLog, place: Place) -> str:
         try:
-            row = await wiring.find_run(log, run, folder)
+            row = await place.find(log, run)
         except RunNotFound as nothing:
             if run is not None:
                 raise
             return json.dumps({"exists": False}) if as_json else str(nothing)
         state = await load_state(log, row.run_id)
-        view = run_view(state, wiring.system_clock().now(), alive=row.alive)
+        view = loops.shown(run_view(state, wiring.system_clock().now(), alive=row.alive), place.alive.get(row.run_id))
         if await stands_before_next(log, state, alive=row.alive):
             view = replace(view, advice=not_started(state))
         return (
@@ -74,8 +95,8 @@ def status(run: str | None, store: str | None, cwd: str | None, *, as_json: bool
 def log(run: str | None, store: str | None, cwd: str | None, *, follow: bool, verbose: bool, **rest: Any) -> None:
     """What happened in a run, line by line."""
 
-    async def work(log: EventLog, folder: Path) -> None:
-        row = await wiring.find_run(log, run, folder)
+    async def work(log: EventLog, place: Place) -> None:
+        row = await place.find(log, run)
         records = await log.read(row.run_id, trace=verbose)
         seen = records[-1].seq if records else 0
         if verbose and seen > len(records) and not rest["as_json"]:
@@ -85,9 +106,30 @@ def log(run: str | None, store: str | None, cwd: str | None, *, follow: bool, ve
         for record in records[-rest["last"] :] if rest["last"] else records:
             _print_record(record, row, as_json=rest["as_json"])
         if follow and row.alive:
-            await _follow(log, row, seen, verbose=verbose, as_json=rest["as_json"])
+            async with _noting(log, row, place):
+                await _follow(log, row, seen, verbose=verbose, as_json=rest["as_json"])
 
     _look(store, cwd, work)
+
+
+@asynccontextmanager
+async def _noting(log: EventLog, row: RunRow, place: Place) -> AsyncIterator[None]:
+    """While inside, what the hooks of a loop write down goes into the log as it comes."""
+    if row.run_id not in place.alive:
+        yield
+        return
+    folding = asyncio.create_task(_fold_for_ever(log, place.store))
+    try:
+        yield
+    finally:
+        folding.cancel()
+        await asyncio.gather(folding, return_exceptions=True)
+
+
+async def _fold_for_ever(log: EventLog, store: Path) -> None:
+    while True:
+        await loops.fold_notes(log, store, os.environ)
+        await asyncio.sleep(FOLD_PAUSE)
 
 
 async def _follow(log: EventLog, row: RunRow, seen: int, *, verbose: bool, as_json: bool) -> None:
@@ -124,8 +166,8 @@ async def _told(log: EventLog, row: RunRow) -> RunRow:
 def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
     """All runs, newest first."""
 
-    async def work(log: EventLog, _: Path) -> str:
-        rows = [await _told(log, row) for row in await log.runs()]
+    async def work(log: EventLog, place: Place) -> str:
+        rows = [await _told(log, loops.with_life(row, place.alive)) for row in await log.runs()]
         rows.sort(key=lambda row: row.updated_at, reverse=True)
         if as_json:
             return json.dumps([{name: getattr(row, name) for name in RunRow.__slots__} for row in rows])
@@ -142,10 +184,10 @@ def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
 def brief(run: str | None, store: str | None, cwd: str | None, *, output: str | None, as_json: bool) -> None:
     """The report of a run: what was done, the evidence, what was not, and what it cost."""
 
-    async def work(log: EventLog, folder: Path) -> str:
+    async def work(log: EventLog, place: Place) -> str:
         from untildone.briefing.markdown import render
 
-        row = await wiring.find_run(log, run, folder)
+        row = await place.find(log, run)
         records = await log.read(row.run_id)
         state, now = await load_state(log, row.run_id), wiring.system_clock().now()
         if not as_json:
@@ -171,8 +213,8 @@ def replay(run: str | None, store: str | None, cwd: str | None, *, changes: tupl
     """Go through a run again: its iterations, and what another policy would have done."""
     tried = parse_changes(changes)
 
-    async def work(log: EventLog, folder: Path) -> str:
-        row = await wiring.find_run(log, run, folder)
+    async def work(log: EventLog, place: Place) -> str:
+        row = await place.find(log, run)
         records = await log.read(row.run_id)
         table = iterations_table(records, screen_width())
         return f"{table}\n\n{what_if(records, tried).text}" if tried else table

@@ -182,6 +182,7 @@ async def _job(log: EventLog, run: str | None, cwd: str | None, typed: dict[str,
     """What there is to drive; nothing, if somebody drives it already and only has to be asked."""
     row = await wiring.find_run(log, run, folder_of(cwd))
     state = await newest_of_chain(log, await load_state(log, row.run_id))
+    wiring.refuse_in_session(state)
     if state.run_id not in {"", row.run_id}:
         row = await wiring.find_run(log, state.run_id, folder_of(cwd))
     if row.alive:
@@ -284,9 +285,10 @@ def _ask(run: str | None, store: str | None, cwd: str | None, wish: Wish, *, liv
     async def ask() -> RunRow:
         async with opened(store_of(store)) as log:
             row = await wiring.find_run(log, run, folder_of(cwd))
+            state = await load_state(log, row.run_id)
+            wiring.refuse_in_session(state)
             if living and not row.alive:
                 raise UsageError(f"{row.name} is not running: `untildone status {row.name}` says where it stands")
-            state = await load_state(log, row.run_id)
             # Between two goals of a chain somebody still listens: a stop keeps the next one from starting.
             if state.phase == "completed" and not (row.alive and has_next(state) and isinstance(wish, StopRequested)):
                 raise UsageError(f"{row.name} is done, nothing of this would reach it: start a new run")

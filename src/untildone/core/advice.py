@@ -47,6 +47,13 @@ _ADVICE: Mapping[Reason, str] = {
     "go on with `untildone resume {name}` and please report this.",
 }  # fmt: skip
 
+_IN_SESSION: Mapping[Reason, str] = {
+    Reason.VALIDATION_PASSED: "Review the work; `untildone brief {name}` tells what was checked.",
+    Reason.COMPLETION_SIGNAL: "Nothing was verified: review the work, and next time give `--check CMD`.",
+}
+_BEGIN_ANEW = "Begin anew in a session with `/untildone:loop`; `untildone loop history {name}` has its goal."
+_LOOP_GONE = "No session has this loop any more. " + _BEGIN_ANEW
+
 _FORTUNE = 1e9
 _DRIVER_GONE = "The program that drove this run is gone. Go on with `untildone resume {name}`."
 
@@ -54,6 +61,8 @@ _DRIVER_GONE = "The program that drove this run is gone. Go on with `untildone r
 def advice(reason: str, state: LoopState) -> str:
     """What to do next, as one line with the commands to type."""
     name = _handle(state)
+    if state.spec.in_session:
+        return next((said for known, said in _IN_SESSION.items() if known == reason), _BEGIN_ANEW).format(name=name)
     try:
         known = Reason(reason)
     except ValueError:
@@ -65,7 +74,7 @@ def advice(reason: str, state: LoopState) -> str:
 
 def driver_gone(state: LoopState) -> str:
     """What to do about a run whose driver died."""
-    return _DRIVER_GONE.format(name=_handle(state))
+    return (_LOOP_GONE if state.spec.in_session else _DRIVER_GONE).format(name=_handle(state))
 
 
 def _handle(state: LoopState) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from .policy import Policy
+from .repeats import failures_in_a_row
 
 RECENT = 256
 """Fingerprints of tool calls that are remembered; a call among them is nothing new."""
@@ -128,14 +129,13 @@ def _claimed(breaker: Breaker, *, evidence: bool) -> Breaker:
 
 def _count(before: Breaker, now: Breaker, seen: Observation, *, evidence: bool, policy: Policy) -> Breaker:
     """All counters after an iteration that changed nothing and claimed nothing."""
-    repeats = bool(seen.error_signature) and seen.error_signature == before.last_error
     questions = before.questions + 1 if seen.question and not evidence else 0
     idle = not evidence and not 0 < questions <= FREE_QUESTIONS
     return replace(
         now,
         idle_claim=False,
         no_progress=0 if evidence else before.no_progress + idle,
-        same_error=before.same_error + 1 if repeats else int(bool(seen.error_signature)),
+        same_error=failures_in_a_row(before.same_error, before.last_error, seen.error_signature),
         last_error=seen.error_signature,
         declines=before.declines + 1 if _declines(before.last_output, seen.output_chars, policy) else 0,
         test_only=before.test_only + 1 if (seen.work_type or "").upper() == "TESTING" else 0,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from untildone.core import events, landing_events, trace, witness_events
+from untildone.core import events, landing_events, session_events, trace, witness_events
 from untildone.core.events import Event, Kind, Record, Unknown
 from untildone.errors import StoreError
 
@@ -49,7 +49,7 @@ def _declared(module: ModuleType) -> list[type[Event]]:
     return [cls for cls in found if cls.__module__ == module.__name__ and "TYPE" in vars(cls)]
 
 
-_MODULES = (events, witness_events, landing_events, trace)
+_MODULES = (events, witness_events, landing_events, session_events, trace)
 REGISTRY: Mapping[str, type[Event]] = {
     cls.TYPE: cls for module in _MODULES for cls in _declared(module) if cls is not Unknown
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from untildone.core import asked, breaker, heard, landed, meddling, proven, window
+from untildone.core import asked, breaker, heard, in_session, landed, meddling, proven, window
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.claims import Claim, Form, says_blocked, says_done
@@ -186,7 +186,7 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         review_due=state.spec.review.when == "iteration" and event.evidence.changed,
         feedback="",
         blocked=_blocked_because(event.claim) if not done else None,
-        breaker=breaker.observe(state.breaker, _observation(event, done=done), state.policy, at),
+        breaker=_observed(state, event, at, done=done),
         half_done=None,
         unsettled=due,
         last_report=report or state.last_report,
@@ -217,6 +217,13 @@ def _blocked_because(claim: Claim) -> str | None:
     if not says_blocked(claim) or claim.report is None:
         return None
     return claim.report.recommendation or claim.report.summary or "the agent gave no reason"
+
+
+def _observed(state: LoopState, event: ev.IterationCompleted, at: float, *, done: bool) -> breaker.Breaker:
+    """The breaker of a loop inside Claude Code is its hook's, which tells what it counted."""
+    if state.spec.in_session:
+        return state.breaker
+    return breaker.observe(state.breaker, _observation(event, done=done), state.policy, at)
 
 
 def _observation(event: ev.IterationCompleted, *, done: bool) -> breaker.Observation:
@@ -373,6 +380,8 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.LimitsChanged: asked.limits,
     ev.SettingsChanged: asked.settings,
     ev.ResetRequested: asked.reset,
+    ev.NotesFolded: in_session.notes_folded,
+    ev.FailureCounted: in_session.failure_counted,
     tr.AgentSession: heard.session,
     tr.AgentReplyStarted: heard.reply_started,
     tr.AgentReply: heard.reply,

@@ -57,6 +57,8 @@ def _started(event: ev.ContinuousStarted, _: float) -> str:
 
 
 def _resumed(event: ev.ContinuousResumed, _: float) -> str:
+    if not event.pid:
+        return f"a session of Claude Code has it: {one_line(event.host, 60)}"
     return f"driver {event.pid} on {one_line(event.host, 60)} took the run up (untildone {one_line(event.version, 40)})"
 
 
@@ -228,6 +230,13 @@ def _refused(event: ev.SteeringRefused, _: float) -> str:
     return one_line(f"the agent tried `untildone {event.command}`: refused", DETAIL)
 
 
+def _failure_counted(event: ev.FailureCounted, _: float) -> str:
+    if not event.point:
+        return "its failures are counted anew"
+    row = f", {event.failures} of {event.limit} in a row" if event.failures else ""
+    return one_line(f"failed at {event.point}{row}", DETAIL)
+
+
 def _skip_wait(event: ev.SkipWaitRequested, _: float) -> str:
     return one_line(f"{event.by} ended the wait", DETAIL)
 
@@ -340,6 +349,8 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.LimitsChanged: _limits,
     ev.SettingsChanged: _settings,
     ev.ResetRequested: _reset,
+    ev.NotesFolded: _silent,
+    ev.FailureCounted: _failure_counted,
     ev.Unknown: _unknown,
     tr.AgentSession: _session,
     tr.AgentReplyStarted: _silent,

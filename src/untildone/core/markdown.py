@@ -1,6 +1,8 @@
 """The little of Markdown that decides whether a line is meant or only shown."""
 
-from collections.abc import Sequence
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 WRAPPING = " \t*_`~"
 """Emphasis and inline code around a word do not change what it says."""
@@ -11,7 +13,7 @@ def split_lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def fenced(lines: Sequence[str], *, unclosed: bool) -> list[bool]:
+def fenced(lines: "Sequence[str]", *, unclosed: bool) -> list[bool]:
     """For each line whether it is part of a fenced code block, the fences included.
 
     `unclosed` says whether a fence that is never closed hides all that follows.

@@ -12,6 +12,9 @@ COMPLETION_SIGNAL = "CONTINUOUS_CLAUDE_PROJECT_COMPLETE"
 
 HOUR = 3600.0
 
+SESSION = "session"
+"""The `agent` of a loop that lives in somebody's interactive Claude Code: its hooks drive it, no program of ours."""
+
 ALLOWED_TOOLS = (
     "Read", "Glob", "Grep", "Edit", "Write",
     "Bash(ls:*)", "Bash(git status:*)", "Bash(git diff:*)", "Bash(git log:*)", "Bash(git show:*)",
@@ -250,6 +253,11 @@ class RunSpec:
     def checks(self) -> tuple[str, ...]:
         """The names of what must hold before a claim is believed."""
         return tuple(check.name for check in self.contract.checks)
+
+    @property
+    def in_session(self) -> bool:
+        """Whether this is a loop inside an interactive Claude Code, which only its hooks can drive."""
+        return self.options.agent == SESSION
 
     @property
     def commit(self) -> bool:

@@ -41,6 +41,8 @@ def validation(state: LoopState, event: ev.IterationValidation, at: float) -> Lo
     )  # fmt: skip
     if not claimed:
         return state
+    if state.spec.in_session:
+        return replace(state, streak=0, streak_form="none")
     return replace(state, streak=0, streak_form="none", breaker=breaker.claim_refused(state.breaker, state.policy, at))
 
 

@@ -1,21 +1,20 @@
 """Whether a completion signal is said, or only quoted, denied, promised for later or echoed from the prompt.
 
-Stdlib only: the Stop hook runs this file under `python3 -I -S`.
+Stdlib only: the Stop hook runs this file under `python3 -I -S`. Most messages are judged without `re`, which takes as
+long to load as Python takes to start.
 """
 
-import re
 from itertools import pairwise
 
 from .markdown import WRAPPING, fenced, split_lines
 
-_TAG = re.compile(r"<([A-Za-z][\w-]{0,30})>([^<>]*)</([A-Za-z][\w-]{0,30})>")
+_TAG = r"<([A-Za-z][\w-]{0,30})>([^<>]*)</([A-Za-z][\w-]{0,30})>"
 _SHOWING_TAGS = frozenset({"code", "pre", "q", "quote", "blockquote", "example", "sample", "s", "del"})
 _SHOWING_LINES = frozenset(f"<{tag}>" for tag in _SHOWING_TAGS)
-_NEGATES = re.compile(r"\b(?:not|never|cannot|until|unless)\b|n['\u2019]t\b", re.IGNORECASE)
-_DEFERS = re.compile(r"\b(?:will|would|should|when|once|if)\b|['\u2019]ll\b", re.IGNORECASE)
-_UTTERS = re.compile(
-    r"\b(?:output|say|saying|print|printing|emit|write|writing|declare|send|claim|give|include|use|signal|phrase)\b",
-    re.IGNORECASE,
+_NEGATES = r"\b(?:not|never|cannot|until|unless)\b|n['\u2019]t\b"
+_DEFERS = r"\b(?:will|would|should|when|once|if)\b|['\u2019]ll\b"
+_UTTERS = (
+    r"\b(?:output|say|saying|print|printing|emit|write|writing|declare|send|claim|give|include|use|signal|phrase)\b"
 )
 _ECHO_LENGTH = 12
 """A shorter line, such as a lone bracket, may be equal to one of the prompt by chance."""
@@ -43,14 +42,25 @@ def _is_meant(lines: list[str], number: int, signal: str) -> bool:
     """Whether this line says the signal, rather than something about it."""
     line = lines[number].strip()
     before, _, after = line.partition(signal)
-    tag = next((tag for tag in _TAG.finditer(line) if tag[2].strip() == signal and tag[1] == tag[3]), None)
-    if tag is not None and tag[1].lower() not in _SHOWING_TAGS:
-        before, after = line[: tag.start()], line[tag.end() :]
-        if before.rstrip(WRAPPING).endswith((".", "!")) and not _NEGATES.search(before):
+    tag = _tag_around(signal, line)
+    if tag is not None:
+        before, after = line[: tag[0]], line[tag[1] :]
+        if before.rstrip(WRAPPING).endswith((".", "!")) and not _has(_NEGATES, before):
             before = ""
     if before.strip(WRAPPING) or after.strip(WRAPPING):
         return False
     return not _belongs_to_a_sentence(lines, number)
+
+
+def _tag_around(signal: str, line: str) -> tuple[int, int] | None:
+    """Where a tag with nothing but the signal in it begins and ends, unless it is one that shows things."""
+    if "</" not in line:
+        return None
+    import re
+
+    tags = (tag for tag in re.finditer(_TAG, line) if tag[2].strip() == signal and tag[1] == tag[3])
+    tag = next(tags, None)
+    return None if tag is None or tag[1].lower() in _SHOWING_TAGS else tag.span()
 
 
 def _belongs_to_a_sentence(lines: list[str], number: int) -> bool:
@@ -63,11 +73,17 @@ def _belongs_to_a_sentence(lines: list[str], number: int) -> bool:
     if above.rstrip(WRAPPING).endswith((":", ",")):
         return _puts_off(above)
     unfinished = touching.rstrip(WRAPPING)[-1:].isalnum()
-    return unfinished and _puts_off(touching) and _UTTERS.search(touching) is not None
+    return unfinished and _puts_off(touching) and _has(_UTTERS, touching)
 
 
 def _puts_off(line: str) -> bool:
-    return (_NEGATES.search(line) or _DEFERS.search(line)) is not None
+    return _has(_NEGATES, line) or _has(_DEFERS, line)
+
+
+def _has(words: str, line: str) -> bool:
+    import re
+
+    return re.search(words, line, re.IGNORECASE) is not None
 
 
 def echoes(lines: list[str], prompt: str) -> list[bool]:

@@ -271,6 +271,11 @@ class LoopState:
     refusals: int = 0
     """Operator commands the agent gave and that were refused, as far as they were counted."""
 
+    notes_folded: int = 0
+    """Of a loop inside Claude Code: how many bytes of what its hooks wrote down are in the log."""
+    notes_skipped: int = 0
+    """Lines of that which made no sense."""
+
     driving: bool = False
     active_seconds: float = 0.0
     """Time with a living driver, up to `last_at`."""

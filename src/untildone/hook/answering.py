@@ -24,8 +24,9 @@ _HOMES = {
     "PreToolUse": "tools",
     "PostToolUse": "tools",
     "PostToolUseFailure": "tools",
+    "Deliver": "notifying",
 }
-"""The module of each event; its function is named `on_<event in lower case>`."""
+"""The module of each event; its function is named `on_<event in lower case>`. `Deliver` is an event of our own."""
 
 
 class Call:
@@ -64,10 +65,9 @@ def answer_hook(event_name: str) -> None:
 
 
 def _handler(event_name: str) -> "Handler":
-    from importlib import import_module
-
-    module = import_module(f"untildone.hook.{_HOMES[event_name]}")
-    handler: Handler = getattr(module, f"on_{event_name.lower()}")
+    name = f"untildone.hook.{_HOMES[event_name]}"
+    __import__(name)  # `importlib` would load `warnings` first
+    handler: Handler = getattr(sys.modules[name], f"on_{event_name.lower()}")
     return handler
 
 

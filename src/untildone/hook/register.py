@@ -44,11 +44,16 @@ if TYPE_CHECKING:
         failure_point: str
         spooled: int
         """How much of the spool the last stop has seen."""
+        answered: list[float]
+        """When the last stop was answered, by the clock on the wall and by the one that is never set: a hook that was
+        called before that is a second one for the same stop."""
 
 
 def _entry_path(home: str, project: str) -> str:
-    from hashlib import blake2b
-
+    try:  # without OpenSSL, which `hashlib` loads
+        from _blake2 import blake2b
+    except ImportError:
+        from hashlib import blake2b
     name = blake2b(os.fsencode(project), digest_size=12).hexdigest()
     return os.path.join(home, "loops", f"{name}.json")
 
@@ -69,6 +74,27 @@ def find(home: str, project: str) -> "Entry | None":
         return None
     is_ours = isinstance(found, dict) and found.get("project") == project and bool(found.get("loop"))
     return found if is_ours else None
+
+
+def entries(home: str) -> "list[Entry]":
+    """All loops that are not over."""
+    folder = os.path.join(home, "loops")
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+    except OSError:
+        return []
+    projects = (_project_of(os.path.join(folder, name)) for name in names)
+    found = (find(home, project) for project in projects if project)
+    return [entry for entry in found if entry is not None]
+
+
+def _project_of(path: str) -> str:
+    try:
+        value = plain_json.parse(read_text(path) or "")
+    except ValueError:
+        return ""
+    project = value.get("project") if isinstance(value, dict) else None
+    return project if isinstance(project, str) else ""
 
 
 def write(home: str, entry: "Entry") -> None:

@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 # What a line can tell (`what`), besides `at` (epoch seconds) and `session`:
-#   started   goal, project, mode, max_iterations, promises, checks, transcript   adopted   (the session in `session`)
+#   started   goal, project, mode, max_iterations, promises, checks, transcript, deadline, total_seconds
+#   adopted   transcript                                                          a session (`session`) has it
 #   turn      iteration, claim, open_work, text (capped)                           one turn ended, and it goes on
-#   tool      tool, ok, edit                                                      one tool call
+#   tool      tool, ok, edit, detail                                              one tool call
 #   failed    point, failures                                                     the breaker counted
 #   check     command, passed, seconds, output (capped)
-#   refused   tool, detail                                                        the guard said no
+#   refused   tool, detail, why                                                   the guard said no
 #   released  reason (core.stopping), iteration, done, detail, text               it is over, or has let go
 #   milestone iteration
+#   asked     question, by (`agent`, `user`)                                     for the human, later
 
 
 def spool_path(home: str, loop: str) -> str:
@@ -41,6 +43,24 @@ def since(home: str, loop: str, offset: int, *, cap: int = 1 << 16) -> "tuple[li
         return [], offset
     whole = read[: read.rfind(b"\n") + 1]
     return list(_lines(whole)), offset + len(whole)
+
+
+def size(home: str, loop: str) -> int:
+    """How long the spool is by now."""
+    try:
+        return os.stat(spool_path(home, loop)).st_size
+    except OSError:
+        return 0
+
+
+def tool_used_since(home: str, loop: str, offset: int, *, cap: int = 1 << 20) -> bool:
+    """Whether a tool call stands after `offset`. Text that is quoted there cannot look like one."""
+    try:
+        with open(spool_path(home, loop), "rb") as file:
+            file.seek(max(offset, file.seek(0, os.SEEK_END) - cap))
+            return b'"what": "tool"' in file.read(cap)
+    except OSError:
+        return False
 
 
 def _lines(whole: bytes) -> "Iterator[dict[str, Any]]":

@@ -43,6 +43,16 @@ class EventLog(Protocol):
         """
         ...
 
+    async def transcribe(
+        self, run_id: str, happened: Sequence[tuple[float, Event]], *, name: str, folder: str, status: str, after: int
+    ) -> bool:
+        """Append what happened elsewhere, each event with its own moment, to a run that nobody here drives.
+
+        All or nothing, durably, and only if `after` still is the number of its newest control event (0: there is no
+        such run yet): False when somebody else was faster.
+        """
+        ...
+
     async def read(self, run_id: str, *, after: int = 0, trace: bool = False, limit: int | None = None) -> list[Record]:
         """Records with seq > after, in order; control events only unless `trace`."""
         ...

@@ -55,6 +55,27 @@ class MemoryLog:
             follower.set()
         return new
 
+    async def transcribe(
+        self, run_id: str, happened: Sequence[tuple[float, Event]], *, name: str, folder: str, status: str, after: int
+    ) -> bool:
+        """Append what happened elsewhere, if `after` still is the newest control event of that run."""
+        stored = [(at, stored_form(event)[1]) for at, event in happened]
+        run = self._runs.get(run_id)
+        newest = run.control[-1].seq if run is not None and run.control else 0
+        if newest != after or not stored:
+            return newest == after
+        if run is None:
+            first = stored[0][0]
+            run = _Run(name=name, folder=real_folder(folder), created_at=first, updated_at=first)
+            self._runs[run_id] = run
+        new = [Record(seq=seq, at=at, event=event) for seq, (at, event) in enumerate(stored, run.last_seq + 1)]
+        run.status, run.updated_at, run.last_seq = status, new[-1].at, new[-1].seq
+        run.records.extend(new)
+        run.control.extend(record for record in new if event_kind(record.event) == "control")
+        for follower in self._followers:
+            follower.set()
+        return True
+
     async def read(self, run_id: str, *, after: int = 0, trace: bool = False, limit: int | None = None) -> list[Record]:
         """Records with seq > after, in order; none for a run that is not there."""
         run = self._runs.get(run_id)

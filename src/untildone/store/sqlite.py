@@ -1,7 +1,7 @@
 """The event log in one SQLite file for all runs of a user. Any number of processes may read and append."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from itertools import islice
 from typing import Any
@@ -45,7 +45,7 @@ class SqliteLog(OpenStore):
             last, prev = self._place(run_id, lease)
             findings = list(driven.findings) if driven is not None else []
             stored = [*((event, *stored_form(event)) for event in findings), *stored]
-            rows = self._rows(run_id, last, prev, now, stored)
+            rows = self._rows(run_id, last, prev, ((now, event, data) for event, data, _ in stored))
             self._db.executemany(_INSERT, rows)
             self._db.execute(
                 "UPDATE runs SET last_seq = ?, updated_at = ? WHERE run_id = ?", (last + len(rows), now, run_id)
@@ -58,12 +58,38 @@ class SqliteLog(OpenStore):
             follower.set()
         return [Record(seq=seq, at=now, event=back) for seq, (_, _, back) in enumerate(stored, last + 1)]
 
+    async def transcribe(
+        self, run_id: str, happened: Sequence[tuple[float, Event]], *, name: str, folder: str, status: str, after: int
+    ) -> bool:
+        """Append what happened elsewhere, if `after` still is the newest control event of that run."""
+        run_id = _text(run_id)
+        stored = [(float(at), event, stored_form(event)[0]) for at, event in happened]
+        self._keep_hold(writing=True)
+        with self._write(durable=True):
+            control = last_control(self._db, self._seal, run_id)
+            if control != after or not stored:
+                return control == after
+            first, newest = stored[0][0], stored[-1][0]
+            self._db.execute(
+                """INSERT INTO runs (run_id, name, folder, created_at, updated_at, status, fence)
+                    VALUES (?, ?, ?, ?, ?, ?, 0)
+                    ON CONFLICT (run_id) DO UPDATE SET updated_at = excluded.updated_at, status = excluded.status""",
+                (run_id, _text(name), real_folder(folder), first, newest, _text(status)),
+            )
+            last, prev = self._place(run_id, None)
+            rows = self._rows(run_id, last, prev, stored)
+            self._db.executemany(_INSERT, rows)
+            self._db.execute("UPDATE runs SET last_seq = ? WHERE run_id = ?", (last + len(rows), run_id))
+        for follower in self._followers:
+            follower.set()
+        return True
+
     def _rows(
-        self, run_id: str, last: int, prev: int, now: float, stored: Sequence[tuple[Event, bytes, Event]]
+        self, run_id: str, last: int, prev: int, stored: Iterable[tuple[float, Event, bytes]]
     ) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
-        for seq, (event, data, _) in enumerate(stored, last + 1):
-            row = (seq, now, event_kind(event), event_type(event), event_version(event), data)
+        for seq, (at, event, data) in enumerate(stored, last + 1):
+            row = (seq, at, event_kind(event), event_type(event), event_version(event), data)
             if row[2] == "control":
                 rows.append((run_id, *row, prev, self._seal.of_event(run_id, row, prev)))
                 prev = seq

@@ -1,0 +1,28 @@
+"""Loops inside an interactive Claude Code, folded: how far their notes are read, and what their breaker counted."""
+
+from dataclasses import replace
+
+from untildone.core.breaker import Breaker
+from untildone.core.session_events import FailureCounted, NotesFolded
+from untildone.core.state import LoopState
+
+
+def notes_folded(state: LoopState, event: NotesFolded, _: float) -> LoopState:
+    """From here on the notes are new."""
+    return replace(state, notes_folded=event.until, notes_skipped=state.notes_skipped + event.skipped)
+
+
+def failure_counted(state: LoopState, event: FailureCounted, at: float) -> LoopState:
+    """Opened by failures at one point; any turn without one closes it."""
+    is_open = event.failures >= event.limit
+    return replace(
+        state,
+        breaker=Breaker(
+            state="open" if is_open else "closed",
+            reason=f"{event.failures} failures in a row at {event.point}" if event.failures else "",
+            opened_at=at if is_open else None,
+            no_progress=event.failures,
+            same_error=event.failures,
+            last_error=event.point,
+        ),
+    )

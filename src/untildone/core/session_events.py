@@ -1,0 +1,29 @@
+"""What is told of loops that live inside an interactive Claude Code, where hooks drive them and others look later."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from untildone.core.event import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotesFolded(Event):
+    """How much of what a loop's hooks wrote down is in the log: it stands in the same commit as the events of it."""
+
+    TYPE: ClassVar[str] = "continuous.notes_folded"
+    until: int
+    """Bytes, from the beginning of the notes."""
+    skipped: int = 0
+    """Lines among the new ones that made no sense."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureCounted(Event):
+    """The breaker of such a loop counted one more failure at the same point, or none any more."""
+
+    TYPE: ClassVar[str] = "continuous.failure_counted"
+    point: str
+    failures: int
+    """In a row; 0: it was reset."""
+    limit: int
+    """So many open the breaker."""

@@ -1,0 +1,172 @@
+"""Both ways into the real Claude Code: as a plugin from a marketplace, and by its settings files."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import untildone
+from rehearsal.rehearsal_client import bundled_claude
+from untildone.core.hook_settings import CAP
+from untildone.rehearsal.environment import claude_environment
+from untildone.rehearsal.model import ScriptedModel
+from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
+
+pytestmark = pytest.mark.claude
+
+PLUGIN = Path(untildone.__file__).parent
+ROOT = Path(__file__).parent.parent.parent
+
+
+@dataclass
+class House:
+    """A home of its own, in a folder with a space, and a project."""
+
+    home: Path
+    project: Path
+    model: ScriptedModel
+
+    @property
+    def env(self) -> dict[str, str]:
+        return claude_environment(self.home, self.model.url)
+
+    def claude(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        command = [bundled_claude(), *argv]
+        given = {"cwd": self.project, "env": self.env, "stdin": subprocess.DEVNULL, "timeout": 100}
+        return subprocess.run(command, capture_output=True, text=True, check=False, **given)  # type: ignore[call-overload,no-any-return]
+
+    def untildone(self, *argv: str) -> str:
+        command = [sys.executable, "-m", "untildone", *argv]
+        done = subprocess.run(
+            command, cwd=self.project, env=self.env, capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stdout
+
+    def say(self, prompt: str, *more: str) -> "Said":
+        options = ("--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions")
+        before = len(self.model.requests)
+        done = self.claude("-p", prompt, *options, *more)
+        assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
+        return Said([json.loads(line) for line in done.stdout.splitlines()], len(self.model.requests) - before)
+
+
+@dataclass
+class Said:
+    """What came back, and how many requests it took."""
+
+    lines: list[dict[str, Any]]
+    requests: int
+
+    @property
+    def init(self) -> dict[str, Any]:
+        return next(line for line in self.lines if line.get("subtype") == "init")
+
+    @property
+    def notices(self) -> str:
+        return "\n".join(line["content"] for line in self.lines if line.get("subtype") == "informational")
+
+    @property
+    def result(self) -> str:
+        return str(self.lines[-1].get("result"))
+
+    @property
+    def tool_results(self) -> str:
+        messages = (line["message"]["content"] for line in self.lines if line["type"] == "user")
+        return "\n".join(str(part.get("content", "")) for parts in messages for part in parts if isinstance(part, dict))
+
+
+@contextmanager
+def house(tmp: Path, *replies: Reply) -> Iterator[House]:
+    home, project = tmp / "my home", tmp / "my project"
+    for folder in (home, project):
+        folder.mkdir()
+    with ScriptedModel(Scenario(name="plugin", replies=replies or (Reply(text="Half way."),))) as model:
+        yield House(home, project, model)
+
+
+def test_claude_code_finds_nothing_wrong(tmp_path: Path) -> None:
+    with house(tmp_path) as here:
+        for folder in (PLUGIN, ROOT):
+            done = here.claude("plugin", "validate", str(folder))
+            assert (done.returncode, "Validation passed" in done.stdout) == (0, True), done.stdout
+
+
+def test_a_plugin_from_a_marketplace(tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    skipped = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / ".claude-plugin", shop / ".claude-plugin")
+    shutil.copytree(PLUGIN, shop / "src" / "untildone", ignore=skipped)
+    tools = (
+        ToolCall("Bash", {"command": "untildone task add 'Write the parser' && untildone ask 'Which database?'"}),
+        ToolCall("Skill", {"skill": "untildone:loop", "args": "take over --max 99"}),
+    )
+    with house(
+        tmp_path, Reply(tools=tools), Reply(text="Half way."), Reply(text="More."), Reply(text="Still not.")
+    ) as here:
+        assert here.claude("plugin", "marketplace", "add", str(shop)).returncode == 0
+        assert here.claude("plugin", "install", "untildone@untildone").returncode == 0
+        (cached,) = (here.home / ".claude" / "plugins" / "cache").glob("untildone/untildone/*")
+        assert cached.name == untildone.__version__
+        copy = tmp_path / "copies" / cached.name
+        shutil.copytree(cached, copy)
+        said = here.say("/untildone:loop make it work --max 3 --promise 'ALL DONE'")
+        assert {f"untildone:{name}" for name in ("loop", "cancel", "status", "implement", "sprint", "ask")} <= set(
+            said.init["slash_commands"]
+        )
+        assert len([name for name in said.init["agents"] if name.startswith("untildone:")]) == 5
+        assert "untildone:autonomous-mode" in said.init["skills"]
+        # Three turns, of which the first took two requests; the model could start no loop of its own.
+        assert (said.requests, said.result) == (4, "Still not.")
+        assert "no turns are left, not done (after 3 turns)" in said.notices
+        for piece in ("TASK-001 added", "Noted for the human", "disable-model-invocation"):
+            assert piece in said.tool_results
+        assert f"version {untildone.__version__}" in here.untildone("plugin", "status")
+        # A marketplace elsewhere is not read in place: then the copy is all there is.
+        assert here.claude("plugin", "uninstall", "untildone@untildone").returncode == 0
+        said = here.say("/untildone:loop make it work --max 2", "--plugin-dir", str(copy))
+        assert (said.requests, said.init["plugins"][0]["path"]) == (2, str(copy))
+
+
+def test_by_settings_with_other_peoples_hooks(tmp_path: Path) -> None:
+    with house(tmp_path) as here:
+        settings = here.home / ".claude" / "settings.json"
+        settings.parent.mkdir()
+        ran = here.project / "mine ran"
+        others = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": f"touch '{ran}'"}]}]}, "model": "opus"}
+        before = json.dumps(others, indent=4).encode()
+        settings.write_bytes(before)
+        here.untildone("plugin", "install")
+        assert json.loads(settings.read_bytes())["env"][CAP] == "10000"
+        # Eleven answers without a tool call are more than Claude Code by itself lets through.
+        said = here.say("/untildone:loop make it work --max 11")
+        assert (said.requests, ran.exists()) == (11, True)
+        assert "no turns are left" in said.notices
+        said = here.say("/untildone:status")
+        assert (said.requests, "no loop is at work in this folder" in said.result) == (0, True)
+        here.untildone("plugin", "uninstall")
+        assert settings.read_bytes() == before
+        assert not (settings.parent / "commands").exists()
+
+
+SCRUBBED = "env -u CLAUDECODE -u CLAUDE_CODE_SESSION_ID -u CLAUDE_PID -u CLAUDE_CODE_CHILD_SESSION"
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["{claude} -p /untildone:cancel {plugin}", f"echo /untildone:loop --adopt | {SCRUBBED} {{claude}} -p {{plugin}}"],
+    ids=["cancel", "adopt"],
+)
+def test_a_session_that_is_held_cannot_let_itself_go(tmp_path: Path, how: str) -> None:
+    command = how.format(claude=bundled_claude(), plugin=f"--plugin-dir {PLUGIN}")
+    replies = (Reply(tools=(ToolCall("Bash", {"command": command}),)), Reply(text="Half way."), Reply(text="Not yet."))
+    with house(tmp_path, *replies) as here:
+        said = here.say("/untildone:loop make it work --max 2", "--plugin-dir", str(PLUGIN))
+        assert "only a human ends or moves its loop" in said.tool_results
+        assert (said.requests, said.result) == (3, "Not yet.")

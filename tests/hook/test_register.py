@@ -1,0 +1,25 @@
+"""Which loops were started here."""
+
+from pathlib import Path
+from typing import Any
+
+from untildone.hook import register
+
+
+def entry(project: str, loop: str = "abc") -> Any:
+    return {"loop": loop, "project": project, "session": "s"}
+
+
+def test_all_loops_are_found_and_nothing_else(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    assert register.entries(home) == []
+    for number in range(3):
+        register.write(home, entry(f"/p{number}", f"l{number}"))
+    register.remove(home, "/p1")
+    folder = tmp_path / "loops"
+    (folder / "junk.json").write_text("{")
+    (folder / "list.json").write_text("[1]")
+    (folder / "foreign.json").write_text('{"project": "/p9", "loop": "x"}')
+    (folder / "copied.json").write_text('{"project": "/p0", "loop": "forged"}')
+    found = {each["project"]: each["loop"] for each in register.entries(home)}
+    assert found == {"/p0": "l0", "/p2": "l2"}
