@@ -13,6 +13,7 @@ from untildone.core.claims import Claim, Report
 from untildone.core.events import Event, Record
 from untildone.core.fold import fold
 from untildone.core.outcome import Evidence, Usage
+from untildone.core.policy import SESSION, AgentOptions
 from untildone.core.state import LoopState
 
 
@@ -105,6 +106,15 @@ def test_a_failed_night_says_what_fails_and_what_to_type() -> None:
 def test_checks_that_never_ran_are_not_evidence() -> None:
     text = told(started(1), completed(1), ev.ContinuousSuspended(stop_reason="max_runs_reached"), checks=("make test",))
     assert "The checks (`make test`) were never run" in section(text, "Evidence")
+
+
+def test_claims_that_no_check_followed_are_not_passed_over() -> None:
+    claimed = completed(1, claim=reported("all done", done=True), evidence=Evidence())
+    session = {"checks": ("make test",), "options": AgentOptions(agent=SESSION)}
+    text = told(started(1), claimed, ev.ContinuousSuspended(stop_reason="max_runs_reached"), **session)
+    assert "never run: work was still open, or a limit came first" in section(text, "Evidence")
+    # Nobody looked at the tree: only the edits of Claude's own tools are known.
+    assert "no file edited" in section(text, "What was done")
 
 
 def test_a_blocked_agent_is_quoted() -> None:

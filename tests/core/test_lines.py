@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from core.event_kit import values_of
 from core.night_kit import HOSTILE, committed, night, validation
-from core.run_kit import START, failed
+from core.run_kit import START, completed, failed
 from untildone.core import codec
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.events import Event, Record
 from untildone.core.lines import event_line, tool_line
+from untildone.core.outcome import Evidence
 
 
 def line(event: Event) -> str | None:
@@ -90,6 +91,11 @@ def test_a_whole_night_reads_like_a_story() -> None:
     said = [text for record in night() if (text := event_line(record))]
     assert said[-1].startswith("done and verified: ")
     assert any(text.startswith("iteration 1 ended in 42s, $1.25, 2 files changed: keep the last byte") for text in said)
+
+
+@pytest.mark.parametrize(("tree", "said"), [("abc", "$0.10, nothing changed"), ("", "$0.10")])
+def test_only_who_looked_at_the_tree_says_that_nothing_changed(tree: str, said: str) -> None:
+    assert (line(completed(1, evidence=Evidence(tree=tree))) or "").endswith(said)
 
 
 @pytest.mark.parametrize(

@@ -2,93 +2,19 @@
 
 import json
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import untildone
+from e2e.plugin_kit import PLUGIN, house
 from rehearsal.rehearsal_client import bundled_claude
 from untildone.core.hook_settings import CAP
-from untildone.rehearsal.environment import claude_environment
-from untildone.rehearsal.model import ScriptedModel
-from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
+from untildone.rehearsal.scenario import Reply, ToolCall
 
 pytestmark = pytest.mark.claude
 
-PLUGIN = Path(untildone.__file__).parent
 ROOT = Path(__file__).parent.parent.parent
-
-
-@dataclass
-class House:
-    """A home of its own, in a folder with a space, and a project."""
-
-    home: Path
-    project: Path
-    model: ScriptedModel
-
-    @property
-    def env(self) -> dict[str, str]:
-        return claude_environment(self.home, self.model.url)
-
-    def claude(self, *argv: str) -> subprocess.CompletedProcess[str]:
-        command = [bundled_claude(), *argv]
-        given = {"cwd": self.project, "env": self.env, "stdin": subprocess.DEVNULL, "timeout": 100}
-        return subprocess.run(command, capture_output=True, text=True, check=False, **given)  # type: ignore[call-overload,no-any-return]
-
-    def untildone(self, *argv: str) -> str:
-        command = [sys.executable, "-m", "untildone", *argv]
-        done = subprocess.run(
-            command, cwd=self.project, env=self.env, capture_output=True, text=True, timeout=60, check=True
-        )
-        return done.stdout
-
-    def say(self, prompt: str, *more: str) -> "Said":
-        options = ("--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions")
-        before = len(self.model.requests)
-        done = self.claude("-p", prompt, *options, *more)
-        assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
-        return Said([json.loads(line) for line in done.stdout.splitlines()], len(self.model.requests) - before)
-
-
-@dataclass
-class Said:
-    """What came back, and how many requests it took."""
-
-    lines: list[dict[str, Any]]
-    requests: int
-
-    @property
-    def init(self) -> dict[str, Any]:
-        return next(line for line in self.lines if line.get("subtype") == "init")
-
-    @property
-    def notices(self) -> str:
-        return "\n".join(line["content"] for line in self.lines if line.get("subtype") == "informational")
-
-    @property
-    def result(self) -> str:
-        return str(self.lines[-1].get("result"))
-
-    @property
-    def tool_results(self) -> str:
-        messages = (line["message"]["content"] for line in self.lines if line["type"] == "user")
-        return "\n".join(str(part.get("content", "")) for parts in messages for part in parts if isinstance(part, dict))
-
-
-@contextmanager
-def house(tmp: Path, *replies: Reply) -> Iterator[House]:
-    home, project = tmp / "my home", tmp / "my project"
-    for folder in (home, project):
-        folder.mkdir()
-    with ScriptedModel(Scenario(name="plugin", replies=replies or (Reply(text="Half way."),))) as model:
-        yield House(home, project, model)
 
 
 def test_claude_code_finds_nothing_wrong(tmp_path: Path) -> None:

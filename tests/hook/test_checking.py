@@ -96,3 +96,17 @@ def test_a_hook_that_is_ended_takes_its_checks_with_it(tmp_path: Path, number: s
     hook.send_signal(number)
     hook.wait(20)
     assert is_gone(pid)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_check_that_was_ended_before_its_hook_has_not_failed(tmp_path: Path, number: signal.Signals) -> None:
+    code = (
+        "import os\nfrom untildone.hook.checking import run_checks\n"
+        f"print(run_checks(['echo $$ > pid; sleep 300'], cwd={str(tmp_path)!r}, env=os.environ, limit=100))"
+    )
+    hook = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    pid = pid_in(tmp_path / "pid")
+    os.killpg(pid, number)
+    hook.send_signal(signal.SIGTERM)
+    said, _ = hook.communicate(timeout=20)
+    assert (said, hook.returncode != 0, is_gone(pid)) == (b"", True, True)

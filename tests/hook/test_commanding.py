@@ -59,6 +59,13 @@ def refused(answer: dict[str, Any]) -> str:
     return str(answer["reason"])
 
 
+def test_installed_twice_a_prompt_is_answered_once(stage: Typing) -> None:
+    events = [{**stage.event("loop", "make it work"), "prompt_id": name} for name in ("one", "one", "two")]
+    begun, again, other = (on_userpromptexpansion(Call(event, stage.env, 1.0)) for event in events)
+    assert (begun is not None and "the loop holds this session" in begun["systemMessage"], again) == (True, None)
+    assert "a loop is at work in this folder" in refused(other or {})
+
+
 def test_a_loop_is_set_up_as_it_was_typed(stage: Typing) -> None:
     answer = stage.type(
         "loop",

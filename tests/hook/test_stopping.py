@@ -181,10 +181,29 @@ def test_a_hook_that_is_installed_twice_counts_once(stage: Stage) -> None:
     began = time.monotonic()
     assert goes_on(stopping.on_stop(both[0]) or {})
     entry = stage.entry
-    assert stopping._second_call(entry, call.now, began)
-    assert not stopping._second_call(entry, time.time(), time.monotonic())
-    assert not stopping._second_call(entry, call.now + 10_000, began), "after a restart of the machine"
+    assert stopping._second_call(entry, call, "", began)
+    assert not stopping._second_call(entry, stage.call(), "", time.monotonic())
+    after_restart = stage.call(now=call.now + 10_000)
+    assert not stopping._second_call(entry, after_restart, "", began)
     assert stage.turn == 2
+
+
+def test_a_second_hook_that_comes_late_is_still_the_second(stage: Stage) -> None:
+    stage.start(max_iterations=9)
+    plugin, settings = {**stage.env, "CLAUDE_PLUGIN_ROOT": "/plugin"}, dict(stage.env)
+    went_on = []
+    for env, message in (
+        (plugin, "A"),
+        (settings, "A"),
+        (settings, "A"),
+        (plugin, "A"),
+        (settings, "B"),
+        (plugin, "B"),
+    ):
+        stage.env = env
+        went_on.append(goes_on(stage.stop(message)))
+    assert went_on == [True, False, False, True, True, False]
+    assert stage.turn == 4
 
 
 # --- claims ----------------------------------------------------------------------------------------------------

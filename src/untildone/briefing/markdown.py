@@ -40,8 +40,8 @@ def render(
     found, rows = gather(records), iteration_rows(records)
     sections = (
         _head(view, state, found, zone),
-        _done(rows, found),
-        _evidence(view, state, found, zone),
+        _done(rows, found, in_session=state.spec.in_session),
+        _evidence(view, state, found, zone, claimed=any(row.claim for row in rows)),
         guard_section(state, state.findings),
         review_section(found.reviews),
         landing_section(state, found.landings),
@@ -98,18 +98,23 @@ def _branch(found: Gathered) -> str:
 # --- what was done -------------------------------------------------------------------------------------------
 
 
-def _done(rows: Sequence[IterationRow], found: Gathered) -> list[str]:
+def _done(rows: Sequence[IterationRow], found: Gathered, *, in_session: bool) -> list[str]:
     lines = ["## What was done", ""]
     worked = [row for row in rows if row.outcome == "ok" or row.commits]
     if not worked:
         return [*lines, "Nothing: no iteration ended without a fault."]
-    lines += ["Summaries are the agent's own words; files and commits are what the loop saw.", ""]
+    seen = (
+        "edits are those of Claude's own tools, not of commands"
+        if in_session
+        else "files and commits are what the loop saw"
+    )
+    lines += [f"Summaries are the agent's own words; {seen}.", ""]
     if len(worked) > _ROWS:
         lines.append(f"- … {len(worked) - _ROWS} earlier iterations are left out here.")
     messages = {commit.commit: commit for commit in found.commits}
     for row in worked[-_ROWS:]:
         lines.append(f"- **Iteration {row.number}**: {span(row.summary, 200) if row.summary else 'no summary given'}")
-        lines.append(f"  - {_changes(row)}{_claim(row)}")
+        lines.append(f"  - {_changes(row, 'edited' if in_session else 'changed')}{_claim(row)}")
         for commit in row.commits:
             landed = messages[commit]
             who = "committed by the agent" if landed.by == "agent" else "commit"
@@ -117,8 +122,8 @@ def _done(rows: Sequence[IterationRow], found: Gathered) -> list[str]:
     return lines
 
 
-def _changes(row: IterationRow) -> str:
-    changed = f"{count(row.files_changed, 'file')} changed" if row.files_changed else "no file changed"
+def _changes(row: IterationRow, done: str) -> str:
+    changed = f"{count(row.files_changed, 'file') if row.files_changed else 'no file'} {done}"
     return f"{changed}, {format_duration(row.seconds)}"
 
 
@@ -132,13 +137,14 @@ def _claim(row: IterationRow) -> str:
 # --- evidence ------------------------------------------------------------------------------------------------
 
 
-def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | None) -> list[str]:
+def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | None, *, claimed: bool) -> list[str]:
     lines = ["## Evidence", ""]
     if not found.validations:
         if not state.spec.checks:
             return [*lines, "None. No checks were given, so nothing was verified by anyone but the agent."]
         wanted = ", ".join(span(command) for command in state.spec.checks)
-        never = f"None. The checks ({wanted}) were never run: the agent never claimed to be done."
+        why = "work was still open, or a limit came first" if claimed else "the agent never claimed to be done"
+        never = f"None. The checks ({wanted}) were never run: {why}."
         return [*lines, never, *baseline_lines(found.baseline)]
     at, last = found.validations[-1]
     passed = sum(event.passed for _, event in found.validations)

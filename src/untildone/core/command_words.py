@@ -64,7 +64,7 @@ def set_up(file: "LoopFile", *, mode: str, checks: "Sequence[str]", capped: bool
     """The same for the person, in a line."""
     until = " or ".join(f'"{promise}"' for promise in file.promises) if mode != "autonomous" else ""
     parts = [
-        f"the loop holds this session: at most {file.max_iterations} turns",
+        f"the loop holds this session: at most {file.max_iterations} turn{'s' if file.max_iterations > 1 else ''}",
         f"until it says {until}" if until else "until it says EXIT_SIGNAL: true",
         f"{len(checks)} check{'s' if len(checks) > 1 else ''} before that is believed" if checks else "",
         "/untildone:cancel ends it",

@@ -10,6 +10,7 @@ from untildone.core.faults import FAULTS, Remedy
 from untildone.core.figures import cause_text, clock, count, dollars, short_commit, stop_detail
 from untildone.core.limits import LIMITS
 from untildone.core.lines_delivery import DELIVERY_LINERS, review_line
+from untildone.core.outcome import Evidence
 from untildone.core.printable import one_line
 from untildone.core.spending import lane_name
 from untildone.core.stopping import DONE, meaning
@@ -129,9 +130,16 @@ def _iteration_completed(event: ev.IterationCompleted, _: float) -> str:
     facts = [
         f"iteration {event.iteration_num} ended in {format_duration(event.duration_seconds)}",
         _cost(event.cost_usd, event.estimated_usd),
-        count(event.evidence.files_changed, "file") + " changed" if event.evidence.changed else "nothing changed",
+        _changed(event.evidence),
     ]
-    return ", ".join(facts) + (f": {said}" if said else "")
+    return ", ".join(filter(None, facts)) + (f": {said}" if said else "")
+
+
+def _changed(evidence: Evidence) -> str:
+    """What became of the files; nothing where nobody looked at the tree."""
+    if evidence.changed:
+        return f"{count(evidence.files_changed, 'file')} changed"
+    return "nothing changed" if evidence.tree else ""
 
 
 def _iteration_failed(event: ev.IterationFailed, at: float) -> str:

@@ -17,6 +17,8 @@ _LOOK_EVERY = 0.05
 _GRACE = 0.5
 """Seconds between asking a command to end and ending it."""
 _DRAIN = 0.2
+_SHELL_SIGNAL = 128
+"""A shell says with a higher number that a signal ended its command."""
 _OURS = ("CLAUDE", "UNTILDONE_", "GIT_")
 """What tells a program that it runs inside Claude Code, inside a loop, or in another repository."""
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -76,6 +78,7 @@ def _run(command: str, cwd: str, env: "Mapping[str, str]", until: float, asked: 
     finally:
         _end(process)
         process.stdout.close()
+    _refuse_what_was_ended(0 if expired else process.returncode, asked)
     output = tail.decode("utf-8", "replace")
     if expired:
         output += f"\n(not finished within its time: ended after {time.monotonic() - began:.0f} s)"
@@ -102,6 +105,16 @@ def _follow(process: "subprocess.Popen[bytes]", pipe: int, tail: bytearray, unti
     while is_open and time.monotonic() < stop and select.select([pipe], [], [], 0)[0]:
         is_open = _read(pipe, tail, 0)
     return True
+
+
+def _refuse_what_was_ended(returncode: int, asked: "list[int]") -> None:
+    """Claude Code ends a hook with all that it started, one by one: a check that fell first has not failed."""
+    by_signal = returncode < 0 or returncode > _SHELL_SIGNAL
+    stop = time.monotonic() + (_GRACE if by_signal else 0)
+    while not asked and time.monotonic() < stop:
+        time.sleep(0.01)
+    if asked:
+        raise _Asked
 
 
 def _read(pipe: int, tail: bytearray, patience: float) -> bool:

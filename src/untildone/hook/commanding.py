@@ -55,7 +55,10 @@ def on_userpromptexpansion(call: "Call") -> "Answer":
     command = _COMMANDS.get(name.removeprefix(PREFIX))
     if command is None:
         return None
+    prompt = call.text("prompt_id")
     try:
+        if prompt and not register.first_to_answer(call.home, call.project, prompt):
+            return None
         return command(call, call.text("command_args"))
     except (UsageError, ValueError) as refused:
         return _only_said(str(refused))

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
         answered: list[float]
         """When the last stop was answered, by the clock on the wall and by the one that is never set: a hook that was
         called before that is a second one for the same stop."""
+        answered_by: str
+        """The folder of the plugin whose hook answered; empty: one in the settings."""
+        heard: str
+        """The end of the message that was answered."""
 
 
 def _entry_path(home: str, project: str) -> str:
@@ -74,6 +78,16 @@ def find(home: str, project: str) -> "Entry | None":
         return None
     is_ours = isinstance(found, dict) and found.get("project") == project and bool(found.get("loop"))
     return found if is_ours else None
+
+
+def first_to_answer(home: str, project: str, prompt: str) -> bool:
+    """Whether nobody has answered this prompt yet: installed twice, every hook is called twice at once."""
+    path = _entry_path(home, project) + ".prompt"
+    with lock(home, project):
+        if read_text(path) == prompt:
+            return False
+        write_text(path, prompt, private=True)
+    return True
 
 
 def entries(home: str) -> "list[Entry]":

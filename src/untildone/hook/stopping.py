@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 TEXT_CAP = 2000
 _WARN_BEFORE = 2
 _LONGEST_HOOK = 3600.0
+_HEARD = 500
+_CALLER = "CLAUDE_PLUGIN_ROOT"
+"""Set for the hooks of a plugin, and not for those in settings."""
 _RAISE_IT = "`untildone plugin install` raises that limit of Claude Code"
 
 
@@ -73,7 +76,7 @@ def _answer(call: "Call", message: str, notes: "list[str]") -> "Answer":
     while True:
         with register.lock(call.home, call.project):
             entry = register.find(call.home, call.project)
-            if entry is None or entry.get("session") != call.session or _second_call(entry, call.now, began):
+            if entry is None or entry.get("session") != call.session or _second_call(entry, call, message, began):
                 return None
             if loop not in {"", entry["loop"]}:  # ended meanwhile, and another one began
                 return None
@@ -204,7 +207,7 @@ def _go_on(stand: _Stand) -> "Answer":
     entry["turn_started"] = 0.0 if ends else call.now
     _tell_turn(stand)
     entry["spooled"] = spool.size(call.home, entry["loop"])
-    _answered(entry)
+    _note_answer(stand)
     register.write(call.home, entry)
     if ends:
         return _said(
@@ -264,7 +267,7 @@ def _done(stand: _Stand) -> "Answer":
     call, entry = stand.call, stand.entry
     reason = "validation_passed" if entry.get("checks") else "completion_signal"
     entry["blocks"] = _refused_in_a_row(stand) + 1
-    _answered(entry)
+    _note_answer(stand)
     new = follow(call.home, entry, reason=reason, now=call.now, iteration=stand.turn, text=stand.message)
     if new is None:
         return _release(stand, reason)
@@ -274,7 +277,9 @@ def _done(stand: _Stand) -> "Answer":
     return {
         "decision": "block",
         "reason": loop_words.go_on(file, 1, following.look),
-        "systemMessage": loop_words.turn_line(1, file.max_iterations, "the next goal", over, *stand.notes),
+        "systemMessage": loop_words.line(
+            "; ".join((over, *stand.notes, f"the next goal: turn 1 of {file.max_iterations}"))
+        ),
     }
 
 
@@ -335,17 +340,24 @@ def _file(stand: _Stand) -> "LoopFile":
     return stand.file
 
 
-def _answered(entry: "Entry") -> None:
-    entry["answered"] = [time.time(), time.monotonic()]  # noqa: TID251 the same clock as the one the call was given
+def _note_answer(stand: _Stand) -> None:
+    stand.entry["answered"] = [time.time(), time.monotonic()]  # noqa: TID251 the same clock as the one the call was given
+    stand.entry["answered_by"] = stand.call.env.get(_CALLER, "")
+    stand.entry["heard"] = stand.message[-_HEARD:]
 
 
-def _second_call(entry: "Entry", now: float, began: float) -> bool:
-    """Whether this stop was answered already: installed twice, every hook is called twice at once.
+def _second_call(entry: "Entry", call: "Call", message: str, began: float) -> bool:
+    """Whether this stop was answered already: installed twice, every hook is called twice, more or less at once.
 
-    A clock that is set, or a machine that was started anew, can mislead one of the two clocks, not both.
+    Either this call began before the last answer was given: a clock that is set, or a machine that was started anew,
+    can mislead one of the two clocks, not both. Or the other of the two heard these very words: each is called once
+    for a stop.
     """
     wall, steady = entry.get("answered") or (0.0, 0.0)
-    return began <= steady and 0 <= wall - now < _LONGEST_HOOK
+    if began <= steady and 0 <= wall - call.now < _LONGEST_HOOK:
+        return True
+    is_other = entry.get("answered_by", call.env.get(_CALLER, "")) != call.env.get(_CALLER, "")
+    return is_other and entry.get("heard") == message[-_HEARD:] and abs(call.now - wall) < _LONGEST_HOOK
 
 
 def _running(tasks: object) -> str:
