@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ import click
 
 from untildone import wiring
 from untildone.cli.chaining import stands_before_next
+from untildone.cli.choosing import find_run
 from untildone.cli.driving import opened
 from untildone.cli.options import folder_of, place_options, run_argument, store_of
 from untildone.cli.streams import screen_width
@@ -19,7 +20,7 @@ from untildone.cli.tables import hanging, iterations_table, runs_table, status_t
 from untildone.config import expanded
 from untildone.core.chain import not_started
 from untildone.core.codec import to_wire
-from untildone.core.events import ContinuousCompleted, ContinuousSuspended, Record
+from untildone.core.events import ContinuousCompleted, ContinuousSuspended, IterationValidation, Record
 from untildone.core.figures import count
 from untildone.core.history import iteration_rows
 from untildone.core.lines import event_line
@@ -48,7 +49,7 @@ def status(run: str | None, store: str | None, cwd: str | None, *, as_json: bool
 
     async def work(log: EventLog, folder: Path) -> str:
         try:
-            row = await wiring.find_run(log, run, folder)
+            row = await find_run(log, run, folder)
         except RunNotFound as nothing:
             if run is not None:
                 raise
@@ -75,7 +76,7 @@ def log(run: str | None, store: str | None, cwd: str | None, *, follow: bool, ve
     """What happened in a run, line by line."""
 
     async def work(log: EventLog, folder: Path) -> None:
-        row = await wiring.find_run(log, run, folder)
+        row = await find_run(log, run, folder)
         records = await log.read(row.run_id, trace=verbose)
         seen = records[-1].seq if records else 0
         if verbose and seen > len(records) and not rest["as_json"]:
@@ -134,6 +135,15 @@ def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
     click.echo(_look(store, cwd, work))
 
 
+def _evidence(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """What each check said when the loop last looked, and where all of it is."""
+    from untildone.cli.masking import masked_event
+
+    looks = (record.event for record in reversed(records) if isinstance(record.event, IterationValidation))
+    last = next((event for look in looks if isinstance(event := masked_event(look), IterationValidation)), None)
+    return [] if last is None else [asdict(check) for check in last.checks]
+
+
 @click.command()
 @run_argument
 @click.option("-o", "--output", metavar="FILE", help="Write it to a file instead.")
@@ -145,13 +155,14 @@ def brief(run: str | None, store: str | None, cwd: str | None, *, output: str | 
     async def work(log: EventLog, folder: Path) -> str:
         from untildone.briefing.markdown import render
 
-        row = await wiring.find_run(log, run, folder)
+        row = await find_run(log, run, folder)
         records = await log.read(row.run_id)
         state, now = await load_state(log, row.run_id), wiring.system_clock().now()
         if not as_json:
             return render(state, records, now, alive=row.alive)
         facts = status_json(run_view(state, now, alive=row.alive), state)
-        return json.dumps(facts | {"iterations": [asdict(row) for row in iteration_rows(records)]}, ensure_ascii=False)
+        facts |= {"iterations": [asdict(row) for row in iteration_rows(records)], "evidence": _evidence(records)}
+        return json.dumps(facts, ensure_ascii=False)
 
     text = _look(store, cwd, work)
     if output is None:
@@ -172,7 +183,7 @@ def replay(run: str | None, store: str | None, cwd: str | None, *, changes: tupl
     tried = parse_changes(changes)
 
     async def work(log: EventLog, folder: Path) -> str:
-        row = await wiring.find_run(log, run, folder)
+        row = await find_run(log, run, folder)
         records = await log.read(row.run_id)
         table = iterations_table(records, screen_width())
         return f"{table}\n\n{what_if(records, tried).text}" if tried else table

@@ -6,6 +6,8 @@ RUN_LOGS = "runs"
 """The folder with what detached runs printed."""
 LAST_WORDS = "last-words"
 """The folder with what the agents of killed runs said last: until the run is taken up."""
+ROOMS = "rooms"
+"""The folder with the fresh checkouts that checks run in."""
 CRASH_LOGS_KEPT = 20
 
 
