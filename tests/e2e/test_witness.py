@@ -108,20 +108,21 @@ def test_tests_that_are_deleted_or_skipped_and_edited_ci_are_no_way_to_done_unle
         args = ("--check", WHAT_CI_RUNS, "--allowed-tools", "Bash", "-m", "3", "--name", "cheat")
         done = stage.untildone("run", "make it right", *args)
         assert done.returncode == 3, done.stderr
-        assert f"\nnot verified: 1 in the way of done: {CI}:5 ci changed\n" in done.stdout
+        assert f"\nnot verified: 2 in the way of done: {CI}:5 ci changed, {WHAT_CI_RUNS} tests not run\n" in done.stdout
         seen = verdicts(stage, "cheat")
         assert [[check["passed"] for check in verdict["checks"]] for verdict in seen] == [[True]] * 3, "they did pass"
         assert [blocked(verdict) for verdict in seen] == [
-            [("test_deleted", TEST, 0)], [("skip_added", TEST, 7)], [("ci_changed", CI, 5)]
-        ]  # fmt: skip
+            [what, ("tests_not_run", WHAT_CI_RUNS, 0)]
+            for what in (("test_deleted", TEST, 0), ("skip_added", TEST, 7), ("ci_changed", CI, 5))
+        ]
         told = [str(request.body["messages"]) for request in stage.model.requests]
         assert not any("a test file is gone" in text for text in told[:2])
         assert any(f"{TEST}: a test file is gone" in text for text in told)
         assert any(f"{TEST}:7" in text for text in told)
         brief = stage.untildone("brief", "cheat").stdout
-        assert f"**Not verified**: `1 in the way of done: {CI}:5 ci changed`" in brief
+        assert f"**Not verified**: `2 in the way of done: {CI}:5 ci changed, " in brief
         assert f"In the way of done:\n\n- `{CI}:5`: " in brief
-        waived = stage.untildone("waive", "cheat", ".github/*")
+        waived = stage.untildone("waive", "cheat", ".github/*", WHAT_CI_RUNS)
         assert waived.stdout.startswith(f"lets pass  {CI}:5: ci changed"), waived.stderr
         result = stage.result("resume", "cheat", "--max-runs", "4")
         assert (result["exit_reason"], result["verified"], result["exit_code"]) == ("validation_passed", True, 0)
