@@ -87,8 +87,10 @@ class GitWorkspace(GitFolder):
 
     async def begin_iteration(self, number: int) -> str | None:
         """Switch to the branch of this iteration, where each one has its own."""
+        if not self._branches_each:
+            return None
         status = await self._status()
-        if not self._branches_each or (self._home and await still_home(self._repository, status, self._home) is None):
+        if self._home and await still_home(self._repository, status, self._home) is None:
             return None  # on a strange branch none is made: it would leave out all that the run did before
         branch = await begin_branch(
             self._repository,
