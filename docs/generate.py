@@ -164,7 +164,9 @@ def weaker_table() -> str:
     said = {
         "lower": "a number is lowered, or gone", "higher": "a number is raised, or gone", "off": "it is switched off",
         "on": "it is switched on", "longer": "a list grows",
-        "command": "words of it are gone, or flags that leave something out are new",
+        "command": "it is not run as it was: only harmless flags and further commands may be new",
+        "options": "words of it are gone, or flags and paths that leave something out are new",
+        "fewer": "words of it are gone", "any": "it changes",
     }  # fmt: skip
     return table(["setting", "blocks when"], ((rule.words, said[rule.weaker]) for rule in guard_settings.RULES))
 

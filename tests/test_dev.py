@@ -39,5 +39,10 @@ def test_scripts_are_plain_sh_and_executable(script: str) -> None:
 
 
 def test_ci_runs_check_and_test() -> None:
-    commands = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    assert commands[-2:] == ["./dev check", "./dev test"]
+    lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    commands = [line for line in lines if line.startswith("./dev")]
+    assert commands == [
+        "./dev check",
+        "./dev test && exit",
+        "./dev test -n 0 --last-failed --last-failed-no-failures none",
+    ]

@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from untildone import Outcome, Policy, Reason, Report, ScriptedAgent, UntildoneError, run
+from untildone import (
+    CheckSpec,
+    Contract,
+    Landing,
+    Outcome,
+    Policy,
+    Reason,
+    Report,
+    Review,
+    ScriptedAgent,
+    UntildoneError,
+    run,
+)
 from untildone.core.events import ContinuousStarted, Record
 
 
@@ -136,3 +148,45 @@ def test_two_stores_do_not_work_in_one_folder(repo: Path, tmp_path: Path) -> Non
     assert result.success
     assert len(second) == 1
     assert f"untildone stop {result.run_id} --store {tmp_path / 's'}" in second[0]
+
+
+def test_proof_review_and_landing_can_be_said_too(repo: Path, tmp_path: Path) -> None:
+    (repo / "a.txt").write_text("a")
+    subprocess.run(["git", "add", "."], cwd=repo, check=True)
+    identity = ["-c", "user.name=A", "-c", "user.email=a@b"]
+    subprocess.run(["git", *identity, "commit", "-qm", "first"], cwd=repo, check=True)
+
+    def work(_: object) -> Outcome:
+        (repo / "b.txt").write_text("b")
+        return _claim()
+
+    reviewer = ScriptedAgent([Outcome(final_text="REVIEW: CHANGES"), Outcome(final_text="Fine.\n\nREVIEW: APPROVE")])
+    result = run(
+        "make b.txt",
+        Policy(max_runs=5),
+        cwd=repo,
+        checks=["test -f b.txt", CheckSpec(name="again", command="test -s b.txt")],
+        contract=Contract(checks=(CheckSpec(name="first", command="test -f a.txt"),), fail_to_pass=False),
+        landing=Landing(land="merge"),
+        review=Review(when="landing"),
+        agent=ScriptedAgent([work, _claim()]),
+        reviewer=reviewer,
+        store=tmp_path / "s",
+    )
+    assert (result.success, result.verified, result.attempts, len(reviewer.orders)) == (True, True, 2, 2)
+    assert result.landed is not None
+    assert result.pull_request is None
+    there = subprocess.run(["git", "show", "work:b.txt"], cwd=repo, check=True, capture_output=True, text=True)
+    assert there.stdout == "b"
+
+
+def test_a_contract_that_cannot_be_is_refused_before_anything_starts(repo: Path, tmp_path: Path) -> None:
+    store = tmp_path / "s"
+    twins = Contract(checks=(CheckSpec(name="tests", command="make"),))
+    with pytest.raises(UntildoneError, match="two different checks called 'tests'"):
+        run("x", Policy(max_runs=1), cwd=repo, store=store, contract=twins, checks=[CheckSpec(name="tests")])
+    with pytest.raises(UntildoneError, match="--share must be inside of the project, not '/etc'"):
+        run("x", Policy(max_runs=1), cwd=repo, store=store, contract=Contract(share=("/etc",)))
+    with pytest.raises(UntildoneError, match="nothing to review"):
+        run("x", Policy(max_runs=1), cwd=repo, store=store, reviewer=ScriptedAgent([]))
+    assert not store.exists()

@@ -6,9 +6,9 @@ import sys
 import untildone
 
 PINNED = [
-    "Agent", "AgentOptions", "CheckResult", "Claim", "ConfigError", "Event", "FaultEvidence", "LoopState", "Order",
-    "Outcome", "Policy", "Reason", "Record", "Report", "Result", "RunSpec", "ScriptedAgent", "Step", "Tending",
-    "UntildoneError", "Usage", "decide", "fold", "run", "run_async",
+    "Agent", "AgentOptions", "CheckResult", "CheckSpec", "Claim", "ConfigError", "Contract", "Event", "FaultEvidence",
+    "Landing", "LoopState", "Order", "Outcome", "Policy", "Reason", "Record", "Report", "Result", "Review", "RunSpec",
+    "ScriptedAgent", "Step", "Tending", "UntildoneError", "Usage", "decide", "fold", "run", "run_async",
 ]  # fmt: skip
 
 

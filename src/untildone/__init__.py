@@ -10,11 +10,12 @@ TYPE_CHECKING = False  # type checkers know the name; importing `typing` would c
 if TYPE_CHECKING:
     from untildone.agents.scripted import ScriptedAgent, Step
     from untildone.core.claims import Claim, Report
+    from untildone.core.contract import CheckSpec, Contract
     from untildone.core.decide import decide
     from untildone.core.events import Event, Record
     from untildone.core.fold import fold
     from untildone.core.outcome import CheckResult, FaultEvidence, Order, Outcome, Usage
-    from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
+    from untildone.core.policy import AgentOptions, Landing, Policy, Review, RunSpec, Tending
     from untildone.core.state import LoopState
     from untildone.core.stopping import Reason
     from untildone.errors import ConfigError, UntildoneError
@@ -24,20 +25,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Agent", "AgentOptions", "CheckResult", "Claim", "ConfigError", "Event", "FaultEvidence", "LoopState", "Order",
-    "Outcome", "Policy", "Reason", "Record", "Report", "Result", "RunSpec", "ScriptedAgent", "Step", "Tending",
-    "UntildoneError", "Usage", "decide", "fold", "run", "run_async",
+    "Agent", "AgentOptions", "CheckResult", "CheckSpec", "Claim", "ConfigError", "Contract", "Event", "FaultEvidence",
+    "Landing", "LoopState", "Order", "Outcome", "Policy", "Reason", "Record", "Report", "Result", "Review", "RunSpec",
+    "ScriptedAgent", "Step", "Tending", "UntildoneError", "Usage", "decide", "fold", "run", "run_async",
 ]  # fmt: skip
 
 # Names are loaded when they are used: `import untildone` stays light enough for a hook.
 _HOMES = {
     "agents.scripted": ("ScriptedAgent", "Step"),
     "core.claims": ("Claim", "Report"),
+    "core.contract": ("CheckSpec", "Contract"),
     "core.decide": ("decide",),
     "core.events": ("Event", "Record"),
     "core.fold": ("fold",),
     "core.outcome": ("CheckResult", "FaultEvidence", "Order", "Outcome", "Usage"),
-    "core.policy": ("AgentOptions", "Policy", "RunSpec", "Tending"),
+    "core.policy": ("AgentOptions", "Landing", "Policy", "Review", "RunSpec", "Tending"),
     "core.state": ("LoopState",),
     "core.stopping": ("Reason",),
     "errors": ("ConfigError", "UntildoneError"),

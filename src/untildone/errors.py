@@ -13,8 +13,11 @@ UntildoneError                  1  base: never raised itself
 ├── WorkspaceError              1  git or the folder refused
 │   ├── FolderRefused           2  the folder is no place to let an agent work in
 │   ├── DirtyWorkspace          2  the user's own uncommitted work is in the way
+│   ├── LandingRefused          2  the work could never arrive where it is to go
+│   ├── WishRefused             2  what was asked of git cannot be done as it was asked
 │   └── CommitUnfit             1  a commit cannot be examined because of what is in it
 ├── ForgeError                  1  the forge refused or cannot be reached
+│   └── LoginMissing            2  there is no login for the forge
 └── NotTheOperator              5  an agent tried to steer its own run
 """
 
@@ -87,6 +90,18 @@ class DirtyWorkspace(WorkspaceError):
     exit_code = 2
 
 
+class LandingRefused(WorkspaceError):
+    """What the run makes could never arrive where it is to go."""
+
+    exit_code = 2
+
+
+class WishRefused(WorkspaceError):
+    """A name is taken or no name, there is no git, or the branch it is about is not checked out."""
+
+    exit_code = 2
+
+
 class CommitUnfit(WorkspaceError):
     """A commit cannot be checked out, or not be examined, because of what is in it: whoever made it can mend it."""
 
@@ -100,6 +115,12 @@ class ForgeError(UntildoneError):
         """Epoch seconds before which a new try is pointless, if the forge said so."""
         self.lasting = lasting
         """Trying again will not help: a human must do something."""
+
+
+class LoginMissing(ForgeError):
+    """There is no login for the forge, or none that can be used."""
+
+    exit_code = 2
 
 
 class NotTheOperator(UntildoneError):

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from untildone import config, wiring
-from untildone.core.contract import Contract, commands
+from untildone.core import check_specs
+from untildone.core.coherence import coherent
+from untildone.core.contract import CheckSpec, Contract
 from untildone.core.events import Record
 from untildone.core.limits import has_finite_limit
 from untildone.core.policy import Policy, RunSpec
@@ -37,6 +39,10 @@ class Result:
     """Besides: what replies cut in mid-air probably cost."""
     commit: str | None
     """The last commit made, if any."""
+    landed: str | None
+    """The newest commit that arrived on the base, with `--land merge` and `--land pr`."""
+    pull_request: str | None
+    """The address of the pull request, if there is or was one."""
     exit_code: int
 
 
@@ -50,18 +56,23 @@ async def run_async(
     policy: Policy,
     *,
     cwd: str | Path = ".",
-    checks: Sequence[str] = (),
+    checks: Sequence[str | CheckSpec] = (),
+    contract: Contract | None = None,
     on_event: Callable[[Record], None] | None = None,
     agent: Agent | Callable[[], Agent] | None = None,
+    reviewer: Agent | Callable[[], Agent] | None = None,
     name: str | None = None,
     store: str | Path | None = None,
     then: Sequence[str | Path] = (),
     **spec: Any,
 ) -> Result:
-    """Pursue a goal; `spec` takes the other fields of RunSpec, `on_event` is told every record as it is written.
+    """Pursue a goal; `on_event` is told every record as it is written.
 
+    `checks` are commands, or more than that as CheckSpec; `contract` says all else about proof: the clean room, the
+    guard, checks of its own. `spec` takes the other fields of RunSpec: `landing`, `review`, `options`, `tending`...
+    `reviewer` is who reviews, if `review` says when; None: the agent that `review` names.
     `then` names files with goals: each starts when the one before is reached, and the result is the last run's.
-    A run ends its agent: with `then`, `agent` is a function that makes one for each goal.
+    A run ends its agents: with `then`, `agent` and `reviewer` are functions that make one for each goal.
     """
     if not goal.strip():
         raise UsageError("the goal is empty: say what should be reached")
@@ -72,13 +83,15 @@ async def run_async(
         goal=goal,
         cwd=str(folder),
         name=name or config.run_name(folder, goal),
-        contract=Contract(checks=commands(*checks)),
+        contract=_contract(contract or Contract(), checks),
         then=tuple(str(Path(file).resolve()) for file in then),
         **spec,
     )
-    wanted = wiring.with_goals(wanted)
-    if wanted.then and agent is not None and not callable(agent):
+    wanted = wiring.with_goals(coherent(wanted))
+    if wanted.then and any(one is not None and not callable(one) for one in (agent, reviewer)):
         raise UsageError("a run ends its agent: with `then`, give a function that makes an agent for each goal")
+    if reviewer is not None and wanted.review.when == "never":
+        raise UsageError("there is a reviewer and nothing to review: say when, with review=Review(when=...)")
     clock = wiring.system_clock()
     state_dir = Path(store) if store is not None else config.state_dir(os.environ)
     log = wiring.open_log(state_dir, clock)
@@ -86,13 +99,24 @@ async def run_async(
     run_id = wiring.new_run_id()
     try:
         while True:
-            staffed = replace(around, agent=agent() if callable(agent) else agent)
+            staffed = replace(around, agent=_made(agent), reviewer=_made(reviewer))
             state = await wiring.start_run(wanted, policy, staffed, run_id=run_id)
             if not await wiring.goes_on(log, state):
                 return _result(state)
             run_id, wanted, policy = wiring.next_run(state, clock.now())
     finally:
         await log.close()
+
+
+def _contract(contract: Contract, checks: Sequence[str | CheckSpec]) -> Contract:
+    try:
+        return replace(contract, checks=check_specs.checks([*contract.checks, *checks]))
+    except ValueError as wrong:
+        raise UsageError(f"checks: {wrong}") from wrong
+
+
+def _made(agent: Agent | Callable[[], Agent] | None) -> Agent | None:
+    return agent() if callable(agent) else agent
 
 
 def _result(state: LoopState) -> Result:
@@ -108,5 +132,7 @@ def _result(state: LoopState) -> Result:
         cost_usd=state.spend.cost_usd,
         estimated_usd=state.spend.estimated_usd,
         commit=state.last_commit,
+        landed=state.arrival.landed,
+        pull_request=state.arrival.url or None,
         exit_code=exit_code(reason),
     )

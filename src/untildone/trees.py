@@ -4,16 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.core.figures import git_command
 from untildone.core.policy import RunSpec
 from untildone.core.printable import one_line
 from untildone.errors import UsageError, WorkspaceError
 from untildone.git.branch import branches, slug
 from untildone.git.difference import difference
 from untildone.git.repository import Repository, open_repository
-from untildone.git.rewind import WentBack, fork, rewind
+from untildone.git.rewind import WentBack, fork, refuse_if_unfit, rewind
+from untildone.git.rooms import sweep_abandoned
 from untildone.git.snapshot import SavedState, free_name, save_tree, saved_states, state_after
 from untildone.git.worktree_fate import Fate
 from untildone.git.worktrees import add, default_place, remove
+from untildone.ports import EventLog
+from untildone.store.leftovers import ROOMS
 
 FOLDERS = "folders"
 """Where in the store the history of plain folders is kept."""
@@ -73,8 +77,14 @@ async def snapshot_after(folder: Path, run_id: str, number: int, store: Path) ->
     return repository, found
 
 
-async def changes_of_rewind(repository: Repository, target: SavedState) -> list[str]:
-    """What a rewind would do to files, a line each. Nothing is changed; what is there is only written down."""
+async def changes_of_rewind(
+    repository: Repository, run_id: str, target: SavedState, *, branch: str | None, prefix: str | None = None
+) -> list[str]:
+    """What a rewind would do to files, a line each. Nothing is changed; what is there is only written down.
+
+    WorkspaceError where it would be refused.
+    """
+    await refuse_if_unfit(repository, run_id, branch=branch, prefix=prefix)
     head = (await repository.git("rev-parse", "-q", "--verify", "HEAD", check=False)).text or None
     present = await save_tree(repository, parent=head, message="What a rewind would change")
     found = await difference(repository, present, target.commit)
@@ -84,23 +94,50 @@ async def changes_of_rewind(repository: Repository, target: SavedState) -> list[
     return [*lines, f"and {more} more"] if more > 0 else lines
 
 
-async def go_back(repository: Repository, run_id: str, target: SavedState, *, branch: str | None) -> WentBack:
+async def go_back(
+    repository: Repository, run_id: str, target: SavedState, *, branch: str | None, prefix: str | None = None
+) -> WentBack:
     """Put tree, index and branch back. The caller holds the run's lease."""
-    return await rewind(repository, run_id, target, branch=branch)
+    return await rewind(repository, run_id, target, branch=branch, prefix=prefix)
 
 
 async def make_fork(
-    repository: Repository, target: SavedState, spec: RunSpec, *, name: str, parent: str | None = None
+    repository: Repository,
+    target: SavedState,
+    spec: RunSpec,
+    *,
+    name: str,
+    parent: str | None = None,
+    base: str | None = None,
 ) -> Placed:
-    """The tree of an iteration in a new worktree on a new branch."""
+    """The tree of an iteration in a new worktree on a new branch, meant for `base`."""
     folder = Path(spec.cwd)
     wanted = spec.branch_prefix + slug(name)
     branch = wanted if repository.private else free_name(wanted, await branches(repository))
     place = default_place(repository, branch, folder=_absolute(parent, folder))
-    made = await fork(repository, target, place=place, branch=branch)
+    made = await fork(repository, target, place=place, branch=branch, base=base)
     return Placed(
         folder=_within(made, folder, repository), top=repository.top, branch=None if repository.private else branch
     )
+
+
+def git_words(repository: Repository) -> str:
+    """How a person calls git for this tree: the history of a folder without git lies elsewhere."""
+    return git_command(str(repository.git_dir) if repository.private else "", str(repository.top))
+
+
+def lasting_folder(spec: RunSpec, branch: str | None) -> Path | None:
+    """Where a run is to be found: its own folder, or where that is gone, what corresponds to it in its repository."""
+    folder = Path(spec.cwd)
+    if folder.is_dir():
+        return folder
+    if spec.repository is None or not Path(spec.repository).is_dir():
+        return None
+    # The worktree was named for its branch: what came below it lies below the repository too.
+    parts, name = folder.parts, slug(branch) if branch else ""
+    below = Path(*parts[parts.index(name) + 1 :]) if name in parts else Path()
+    place = Path(spec.repository) / below
+    return place if place.is_dir() else Path(spec.repository)
 
 
 async def tidy_worktree(spec: RunSpec, store: Path, live: Sequence[str]) -> Fate | None:
@@ -110,6 +147,15 @@ async def tidy_worktree(spec: RunSpec, store: Path, live: Sequence[str]) -> Fate
     repository = await repository_of(Path(spec.repository), store)
     own = (await repository_of(Path(spec.cwd), store)).top
     return await remove(repository, own, live=live)
+
+
+async def sweep_rooms(log: EventLog, store: Path) -> int:
+    """Remove the fresh checkouts of runs that were killed and never taken up again; returns how many there were."""
+
+    async def living() -> set[str]:
+        return {row.run_id for row in await log.runs() if row.alive}
+
+    return await sweep_abandoned(store / ROOMS, living)
 
 
 def _within(top: Path, folder: Path, repository: Repository) -> Path:

@@ -26,9 +26,9 @@ from untildone.engine.clock import SystemClock
 from untildone.engine.journal import Journal, Observer, load_state
 from untildone.engine.parts import Parts
 from untildone.errors import ConfigError, RunNotFound, UsageError
-from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, RunRow, Spawner
+from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, Spawner
 from untildone.ports.delivery import Forge
-from untildone.store.leftovers import LAST_WORDS
+from untildone.store.leftovers import LAST_WORDS, ROOMS
 
 STORE_FILE = "untildone.db"
 KEEP_DAYS = 90
@@ -36,6 +36,8 @@ KEEP_DAYS = 90
 TRIM_AT_START = 200_000
 """Events of old runs that one start removes at most."""
 ADAPTERS = ("claude_sdk", "claude_cli")
+SHORTEST_LOGIN = 8
+"""What is shorter is no login, and would be found in any text."""
 
 
 def new_run_id() -> str:
@@ -54,23 +56,6 @@ def open_log(state_dir: Path, clock: Clock) -> EventLog:
     from untildone.store.sqlite import SqliteLog
 
     return SqliteLog(state_dir / STORE_FILE, clock, shared_locks=config.own_dir(os.environ) / LOCKS_FOLDER)
-
-
-async def find_run(log: EventLog, wanted: str | None, folder: Path) -> RunRow:
-    """A run by id, by the beginning of its id, or by name; without any, the newest of this folder."""
-    rows = sorted(await log.runs(), key=lambda row: row.created_at, reverse=True)
-    if wanted is None:
-        here = os.path.realpath(folder)
-        found = [row for row in rows if row.folder == here]
-        if not found:
-            raise RunNotFound(f"no run in {here} yet: start one with `untildone run`, or see `untildone ls`")
-        return found[0]
-    found = [row for row in rows if wanted in {row.run_id, row.name}] or [
-        row for row in rows if row.run_id.startswith(wanted)
-    ]
-    if not found:
-        raise RunNotFound(f"no run called {wanted!r}: `untildone ls` shows all runs")
-    return found[0]
 
 
 def refuse_in_session(state: LoopState) -> None:
@@ -193,15 +178,18 @@ async def _tidying(around: Surroundings) -> AsyncIterator[None]:
 
 async def _tidy(around: Surroundings) -> None:
     from untildone.store.leftovers import clear_leftovers
+    from untildone.trees import sweep_rooms
 
     before = around.clock.now() - KEEP_DAYS * DAY
     await asyncio.to_thread(clear_leftovers, around.state_dir, before)
+    await sweep_rooms(around.log, around.state_dir)
     await around.log.trim_ended(before=before, most=TRIM_AT_START)
 
 
 async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Policy) -> Parts:
     from untildone.agents.environment import STORE_MARKER
     from untildone.agents.last_words import ClaudeLedger
+    from untildone.git.repository import Keeping as GitKeeping
     from untildone.git.workspace import open_workspace
     from untildone.sandbox.host import CHECK_MARKER, HostSpawner, behind_guard
     from untildone.witness.checks import Keeping
@@ -211,8 +199,11 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
     if not os.path.isdir(spec.cwd):  # noqa: PTH112 - one stat, and pathlib is frowned upon in coroutines
         raise ConfigError(f"{spec.cwd} is not a folder: give an existing one with --cwd")
     spawner = HostSpawner(around.state_dir / LAST_WORDS)
-    workspace = await open_workspace(spec, run_id=run_id, private=around.state_dir / "folders")
-    rooms = workspace.rooms(around.state_dir / "rooms")
+    marks = {CHECK_MARKER: run_id, STORE_MARKER: _place(around)}
+    guard, withheld = tuple(behind_guard(whole_tree=True)), login_names(spec)
+    of_git = GitKeeping(marks=tuple(marks.items()), behind=guard, withheld=withheld)
+    workspace = await open_workspace(spec, run_id=run_id, private=around.state_dir / "folders", keeping=of_git)
+    rooms = workspace.rooms(around.state_dir / ROOMS)
     lander = workspace.lander()
     return Parts(
         agent=around.agent or _agent(spec, spawner, around, run_id, policy),
@@ -222,9 +213,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
             rooms,
             cwd=spec.cwd,
             logs=around.state_dir / "logs" / run_id,
-            keeping=Keeping(
-                env={CHECK_MARKER: run_id, STORE_MARKER: _place(around)}, behind=tuple(behind_guard(whole_tree=True))
-            ),
+            keeping=Keeping(env=marks, behind=guard, withheld=withheld, masked=_logins(spec, around.env)),
         ),
         lander=lander,
         forge=await _forge(spec, around, lander.remote_address),
@@ -238,6 +227,26 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
         clock=around.clock,
         jitter=random.random,
     )
+
+
+def login_names(spec: RunSpec) -> frozenset[str]:
+    """The variables with the login for a forge, which neither agent, checks nor hooks get where the loop uses it.
+
+    An agent that is to publish by itself is asked for that by a condition, and needs it.
+    """
+    from untildone.forge.login import OF_ENTERPRISE, OF_GITHUB
+
+    publishes = any(check.kind in {"pushed", "pr-open", "ci-green"} for check in spec.contract.checks)
+    return frozenset() if spec.landing.land != "pr" or publishes else frozenset(OF_GITHUB + OF_ENTERPRISE)
+
+
+def _logins(spec: RunSpec, env: Mapping[str, str]) -> tuple[str, ...]:
+    from untildone.forge.login import OF_ENTERPRISE, OF_GITHUB
+
+    if spec.landing.land != "pr":
+        return ()
+    values = (env.get(name, "").strip() for name in OF_GITHUB + OF_ENTERPRISE)
+    return tuple(value for value in values if len(value) >= SHORTEST_LOGIN)
 
 
 def _place(around: Surroundings) -> str:
@@ -315,6 +324,7 @@ def _agent(
         is_root=os.geteuid() == 0,
         store=_place(around),
         config_dir=str(_claude_config_dir(spec, around.env)) if spec.options.config_dir else None,
+        withheld=login_names(spec),
     )
     find_claude(spec.options.claude, path=env.get("PATH"))
     require_sandbox(spec.options, path=env.get("PATH"))

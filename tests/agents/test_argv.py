@@ -166,7 +166,8 @@ def test_who_only_reads_has_no_tool_that_writes_and_none_to_report() -> None:
     argv = build(AgentOptions(allowed_tools=("Read",)), read_only=True)
     assert after(argv, "--allowedTools") == ["Read"]
     assert {"Edit", "Write", "NotebookEdit", "ScheduleWakeup"} <= set(after(argv, "--disallowedTools")[0].split(","))
-    assert not {"Edit", "Write"} & set(after(build(), "--disallowedTools")[0].split(","))
+    assert {"Bash(git *--output*)", "Bash(git -c *)"} <= set(after(argv, "--disallowedTools")[0].split(","))
+    assert not {"Edit", "Write", "Bash(git *--output*)"} & set(after(build(), "--disallowedTools")[0].split(","))
 
 
 def test_a_sandbox_gives_who_only_reads_no_commands_to_write_with() -> None:

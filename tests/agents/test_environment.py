@@ -30,3 +30,9 @@ def test_root_may_skip_permissions_only_when_it_was_asked_for() -> None:
     assert "IS_SANDBOX" not in agent_environment({}, run_id="r", is_root=True)
     assert "IS_SANDBOX" not in agent_environment({}, run_id="r", skip_permissions=True)
     assert agent_environment({}, run_id="r", skip_permissions=True, is_root=True)["IS_SANDBOX"] == "1"
+
+
+def test_what_is_withheld_is_not_there() -> None:
+    env = agent_environment({"GITHUB_TOKEN": "t", "PATH": "/bin"}, run_id="r", withheld={"GITHUB_TOKEN"})
+    assert "GITHUB_TOKEN" not in env
+    assert env["PATH"] == "/bin"

@@ -14,6 +14,7 @@ from untildone.core.contract import Contract, commands
 from untildone.core.events import Event
 from untildone.core.findings import Finding
 from untildone.core.fold import fold
+from untildone.core.outcome import Evidence
 from untildone.core.policy import Landing, Review
 from untildone.core.reviewing import ReviewVerdict
 
@@ -34,6 +35,21 @@ def section(text: str, title: str) -> str:
     return found[1]
 
 
+def test_checks_go_by_their_names_with_the_command_beside() -> None:
+    named = check(passed=False, name="unit tests", command="ls && pytest -q")
+    text = told(*WORK, validation(1, passed=False, checks=(named,)), checks=("pytest -q",))
+    assert "| `unit tests: ls && pytest -q` | **failed** |" in section(text, "Evidence")
+    assert "The check `unit tests` (`ls && pytest -q`) fails" in section(text, "What was not done, and why")
+    hidden = check(passed=False, name="hidden check 1", command="psst", hidden=True)
+    assert "psst" not in told(*WORK, validation(1, passed=False, checks=(hidden,)), checks=("pytest -q",))
+
+
+def test_what_was_asked_of_new_tests_is_told() -> None:
+    asked = Contract(checks=commands("pytest -q"), fail_to_pass=True)
+    text = section(told(*WORK, validation(1, passed=False), contract=asked), "Evidence")
+    assert "New tests on old code (--fail-to-pass): not looked at yet" in text
+
+
 @pytest.mark.parametrize(
     ("room", "said"),
     [("clean", "fresh checkout of that commit"), ("tree", "**in the agent's own tree, which is weaker")],
@@ -44,17 +60,18 @@ def test_where_the_checks_ran_is_always_said(room: str, said: str) -> None:
 
 
 def test_flakiness_blame_and_the_log_stand_beside_the_verdict() -> None:
-    seen = check(passed=False, flaky=True, was_green=False, log="/state/logs/1.log")
+    lent = ("shared with the tree, read-only: node_modules",)
+    seen = check(passed=False, flaky=True, was_green=False, log="/state/logs/1.log", notes=lent)
     baseline = ev.BaselineTaken(commit="5747a47", room="clean", checks=(check(passed=False),))
     text = told(baseline, *WORK, validation(1, passed=False, checks=(seen,)), checks=("pytest -q",))
     evidence = section(text, "Evidence")
     assert "`pytest -q`: **flaky**: it gave both verdicts on one commit; was red before the run, too" in evidence
-    assert "all it printed: `/state/logs/1.log`" in evidence
+    assert "; `shared with the tree, read-only: node_modules`; all it printed: `/state/logs/1.log`" in evidence
     assert "Before any work was done, `pytest -q` failed: that was not this run's doing." in evidence
 
 
 def test_a_hidden_check_is_not_quoted() -> None:
-    secret = check(passed=False, hidden=True, name="hidden check 1", command="psst", output_tail="psst")
+    secret = check(passed=False, hidden=True, name="hidden check 1", command="psst", output_tail="psst", log="/psst")
     text = told(*WORK, validation(1, passed=False, checks=(secret,)), checks=("make",))
     assert "psst" not in text
     assert "`hidden check 1` does not hold." in section(text, "What was not done, and why")
@@ -88,6 +105,55 @@ def test_reviews_say_what_was_found_and_what_they_cost() -> None:
     assert "**Iteration 1**: `all`" in section(text, "What was done"), "a review is not the iteration's own summary"
 
 
+def test_what_the_reviewer_was_denied_is_not_the_agents_trouble() -> None:
+    verdict = ReviewVerdict(approved=True)
+    denied = completed(1, verdict=verdict, evidence=Evidence(denials=("Write a.py",)))
+    text = told(*WORK, started(1, review=True), denied, review=Review(when="landing"))
+    said = section(text, "What was not done, and why")
+    assert "Denied to the reviewer, who only reads: `Write a.py`" in said
+    assert "Denied to the agent" not in said
+
+
+def test_what_blocks_besides_the_checks_is_not_called_a_failed_check() -> None:
+    skip = Finding(kind="skip_added", path="tests/test_a.py", line=3, blocking=True)
+    green = validation(1, passed=False, feedback="a skip", checks=(check(passed=True),), findings=(skip,))
+    trouble = ev.LandingFailed(iteration_num=1, reason="not committed: a.py:3 (AWS access key)")
+    text = told(*WORK, trouble, green, ev.ContinuousSuspended(stop_reason="max_runs_reached"), checks=("make",))
+    assert "the checks failed" not in text
+    assert "and the checks passed, but **something else was in the way of done**" in section(text, "What was done")
+    assert "run 1 time by the loop itself, 1 passed" in section(text, "Evidence")
+    left = section(text, "What was not done, and why")
+    assert "In the way of done: `1 in the way of done: tests/test_a.py:3 skip added`" in left
+    assert "`the work is not committed: a.py:3 (AWS access key)`" in left
+    assert "untildone waive it tests/test_a.py" in section(text, "What to do next")
+
+
+def test_a_refusal_at_the_start_is_told_once_and_the_checks_were_run() -> None:
+    refused = ev.BaselineTaken(commit="c", room="clean", checks=(check(passed=False),), refused="`make` needs setup")
+    stop = ev.ContinuousSuspended(stop_reason="clean_room_refused", detail="`make` needs setup")
+    text = told(refused, stop, checks=("make",))
+    assert text.count("needs setup") == 1
+    assert "run once, before any work" in section(text, "Evidence")
+    assert "never run" not in text
+
+
+def test_after_going_back_only_what_is_still_there_is_shown() -> None:
+    second = (started(2), completed(2), committed(2, "beef" * 10))
+    back = ev.Rewound(by="cli", iteration_num=1, commit="x", saved="refs/x", head=COMMIT)
+    text = told(*WORK, *second, ev.ContinuousSuspended(stop_reason="max_runs_reached"), back)
+    assert "git show c0ffee00" in section(text, "What to do next")
+
+
+def test_work_without_commits_is_looked_at_in_the_tree() -> None:
+    changed = completed(1, claim=reported("all", done=True), evidence=Evidence(changed=True, files_changed=1))
+    done = ev.ContinuousCompleted(stop_reason="validation_passed", verified=True)
+    text = told(started(1), changed, validation(1, passed=True), done, checks=("make",), commit=False)
+    assert "at a snapshot of the tree, `c0ffee" in section(text, "Evidence")
+    next_steps = section(text, "What to do next")
+    assert "Review the changes" in next_steps
+    assert "git diff" in next_steps
+
+
 def test_where_the_work_is() -> None:
     begun = (ev.LandingPrepared(branch="untildone/it", base="main", start="s"), *WORK, validation(1, passed=True))
     begun = (*begun, ev.LandingBegun(commit=COMMIT, because="validation_passed"))
@@ -103,8 +169,19 @@ def test_where_the_work_is() -> None:
     assert "Pull request: `https://x/7`" in where
     lost = (ev.LandingGaveUp(reason="no rights"), ev.ContinuousSuspended(stop_reason="landing_failed"))
     text = told(*begun, *lost, checks=("make",), landing=Landing(land="merge"))
-    assert "The work is done, but it has not landed." in text.split("## ", 1)[0]
+    head = text.split("## ", 1)[0]
+    assert "**Done and verified, but not landed.**" in head
+    assert "Not done" not in head
+    assert section(text, "Where the work is").count("no rights") == 1
+    assert "It has not landed." in section(text, "Where the work is")
+    assert "The goal is reached; the work has not landed" in section(text, "What was not done, and why")
     assert "untildone land it" in section(text, "What to do next")
+    stop = ev.ContinuousSuspended(stop_reason="stop_requested")
+    cut = told(*begun, stop, checks=("make",), landing=Landing(land="pr"))
+    assert "**Done and verified, but not landed yet: a human asked for it" in cut
+    orders = "The work conflicts with main in a.txt. Merge main into your branch, and claim again."
+    rejected = told(*begun, ev.LandingRejected(cause="conflict", detail=orders), landing=Landing(land="merge"))
+    assert "sent back to the agent: `The work conflicts with main in a.txt`" in section(rejected, "Where the work is")
     assert "## Where the work is" not in told(*WORK)
 
 

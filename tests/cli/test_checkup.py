@@ -29,6 +29,7 @@ from untildone.core.checkup import (
     login_life_row,
     login_row,
     read_login,
+    reply_row,
     sandbox_row,
 )
 from untildone.core.trace import AgentMessage
@@ -90,11 +91,9 @@ IN = Login(known=True, logged_in=True, method="claude.ai", expires_at=1000.0)
 @pytest.mark.parametrize(
     ("row", "status"),
     [
-        (login_row(IN, answered=None), "unknown"),
-        (login_row(IN, answered=True), "ok"),
-        (login_row(IN, answered=False), "missing"),
-        (login_row(Login(known=True), answered=None), "missing"),
-        (login_row(Login(known=False), answered=None), "unknown"),
+        (login_row(IN), "unknown"),
+        (login_row(Login(known=True)), "missing"),
+        (login_row(Login(known=False)), "unknown"),
         (login_life_row(IN, 999.0, 0.0), "ok"),
         (login_life_row(IN, 1001.0, 0.0), "missing"),
         (login_life_row(Login(known=True, logged_in=True), 1.0, 0.0), "unknown"),
@@ -126,6 +125,44 @@ def test_only_what_is_missing_is_in_the_way() -> None:
     rows = [Finding(name="x", status=status, detail="") for status in every]
     assert is_fit(rows[:3])
     assert not is_fit(rows)
+
+
+def failed(text: str, status: int | None = None, word: str | None = None) -> str:
+    facts = {"is_error": True, "result": text, "terminal_reason": "api_error"}
+    return json.dumps(facts | {"api_error_status": status, "api_error": word})
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "detail"),
+    [
+        ('{"is_error": false, "result": "ok", "total_cost_usd": 0.01}', "ok", "it answers ($0.01)"),
+        (
+            failed("API Error: Connection refused (ECONNREFUSED)", None, "connection_failed"),
+            "missing",
+            "the API is unreachable: API Error: Connection refused (ECONNREFUSED)",
+        ),
+        (failed("overloaded", 529, "overloaded"), "warning", "it cannot answer now: overloaded"),
+        (failed("too many", 429, "rate_limit"), "warning", "it cannot answer now: too many"),
+        (failed("invalid key", 401, "authentication_failed"), "missing", "it was refused: invalid key"),
+        ("no answer within 90 s", "missing", "no answer: no answer within 90 s"),
+        ("", "missing", "no answer: exit 1"),
+        ("[" * 100_000, "missing", f"no answer: {'[' * 199}…"),
+        ('{"is_error": true, "api_error_status": "x", "api_error": 3}', "missing", "it was refused: "),
+    ],
+)
+def test_what_became_of_one_tiny_request(answer: str, status: str, detail: str) -> None:
+    row = reply_row(answer, 1)
+    assert (row.status, row.detail) == (status, detail)
+    assert bool(row.remedy) == (status != "ok")
+
+
+def test_a_folder_for_temporary_files_that_is_gone(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    said = say("doctor", "--json")
+    assert rows(said)["temp"]["detail"] == f"TMPDIR is {tmp_path / 'gone'}, where nothing can be written"
+    assert said.code == 1
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert "temp" not in rows(say("doctor", "--json"))
 
 
 # --- on this machine ---
@@ -195,6 +232,7 @@ def test_an_hour_that_is_none(say: Say) -> None:
     [
         (Reply(text="ok"), ("ok", "it answers ($")),
         (Reply(status=401, message="invalid x-api-key", repeat=20), ("missing", "it was refused: ")),
+        (Reply(status=529, message="overloaded", repeat=20), ("warning", "it cannot answer now: ")),
     ],
 )
 def test_online_asks_the_real_claude(

@@ -3,14 +3,16 @@
 import asyncio
 import json
 import os
+import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.cli_kit import DONE, SUSPENDED, Runs, Say
-from core.night_kit import committed, validation
+from cli.cli_kit import DONE, LIMITED, SUSPENDED, Runs, Say
+from core.night_kit import committed, reported, validation
 from core.run_kit import after, completed, now_of, started
 from untildone.cli.delivering import refuse_if_nothing_to_land
 from untildone.core import events as ev
@@ -46,8 +48,11 @@ def night(runs: Runs, repo: Path, store: Path, *last: ev.Event, iterations: int 
         wanted = RunSpec(goal="a goal", cwd=str(repo), name="night", **spec)
         workspace = await open_workspace(wanted, run_id=RUN, private=store / "folders")
         place = await workspace.prepare()
-        told: list[ev.Event] = [ev.LandingPrepared(branch=place.branch, base=place.base, start=place.start)]
+        told: list[ev.Event] = [
+            ev.LandingPrepared(branch=place.branch, base=place.base, start=place.start, history=place.history)
+        ]
         for number in range(1, iterations + 1):
+            await workspace.begin_iteration(number)
             before = await workspace.observe()
             (repo / "a.txt").write_text(f"iteration {number}\n")
             (repo / f"new{number}.txt").write_text("new\n")
@@ -59,7 +64,7 @@ def night(runs: Runs, repo: Path, store: Path, *last: ev.Event, iterations: int 
             if settled.commit:
                 told.append(
                     ev.LandingCommitted(
-                        iteration_num=number, commit=settled.commit, branch=place.branch, message="work"
+                        iteration_num=number, commit=settled.commit, branch=settled.tree.branch, message="work"
                     )
                 )
         return told
@@ -93,12 +98,48 @@ def test_a_waiver_is_recorded_and_says_what_it_lets_pass(say: Say, runs: Runs, p
         "lets pass  tests/test_a.py:3: skip added @skip",
         "blocks     .github/workflows/ci.yml:1: ci changed",
         "night: tests/** may change",
+        "go on with `untildone resume night`",
     ]
     assert runs.last() == ev.WaiverGiven(by="cli", patterns=("tests/**",))
     told = json.loads(say("waive", "night", "docs/**", "--json").out)
-    assert (told["waived"], told["lets_pass"], len(told["blocks"])) == (["docs/**"], [], 2)
+    assert (told["waived"], told["lets_pass"], len(told["blocks"])) == (["docs/**"], [], 1)
     assert runs.state().waived == ("tests/**", "docs/**")
     assert "nothing that was found last is meant by that" in say("waive", "night", "nowhere").out
+
+
+def test_a_waiver_is_seen_by_status_at_once(say: Say, runs: Runs, project: Path) -> None:
+    claimed = completed(1, claim=reported("all", done=True))
+    runs.begin(project, started(1), claimed, *refused(SKIP)[2:])
+    assert "in the way  1 in the way of done: tests/test_a.py:3 skip added" in say("status", "night").out
+    assert "`untildone waive night tests/test_a.py`" in say("status", "night").out
+    assert "which looks again first" in say("waive", "night", "tests").out
+    assert "in the way" not in say("status", "night").out
+
+
+def test_a_fork_that_was_not_started_says_how_to_and_keeps_its_name(
+    say: Say, runs: Runs, repo: Path, store: Path
+) -> None:
+    night(runs, repo, store, SUSPENDED)
+    first, second = (say("fork", "night", "--from", "1", "--no-start").out for _ in range(2))
+    assert "works in" not in first
+    place = repo.parent / "project-worktrees"
+    assert f"`untildone run 'a goal' --cwd {place}/untildone-night-from-1 --name night-from-1 -m N`" in first
+    assert "--name night-from-1-2 -m N`" in second
+
+
+def test_a_fork_of_a_run_in_a_worktree_lies_beside_the_repository(
+    say: Say, runs: Runs, repo: Path, store: Path
+) -> None:
+    tree = repo.parent / "project-worktrees" / "untildone-night"
+    git(repo, "worktree", "add", "-q", "-b", "untildone/night", str(tree))
+    night(runs, tree, store, SUSPENDED, repository=str(repo))
+    made = json.loads(say("fork", "night", "--from", "1", "--no-start", "--json").out)
+    assert Path(made["folder"]) == repo.parent / "project-worktrees" / "untildone-night-from-1"
+
+
+def test_going_back_names_a_command_that_goes_on(say: Say, runs: Runs, repo: Path, store: Path) -> None:
+    night(runs, repo, store, LIMITED)
+    assert "`untildone resume night --max-runs 10`" in say("rewind", "night", "1").out
 
 
 def test_waivers_that_mean_nothing_are_refused(say: Say, runs: Runs, project: Path) -> None:
@@ -188,12 +229,124 @@ def test_rewind_refuses_what_there_is_not(say: Say, runs: Runs, repo: Path, stor
     assert say("rewind", "night", "-1").code == 2
     git(repo, "switch", "-q", "main")
     said = say("rewind", "night", "1")
-    assert said.code == 1
+    assert said.code == 2
     assert "git switch untildone/night" in said.err
     assert not any(isinstance(record.event, ev.Rewound) for record in runs.read())
 
 
+def test_a_dry_run_refuses_what_the_real_one_refuses(say: Say, runs: Runs, repo: Path, store: Path) -> None:
+    night(runs, repo, store, SUSPENDED)
+    git(repo, "switch", "-q", "main")
+    said = say("rewind", "night", "1", "--dry-run")
+    assert (said.code, said.out) == (2, "")
+    assert "git switch untildone/night" in said.err
+    git(repo, "branch", "-q", "-D", "untildone/night")
+    for dry in ((), ("--dry-run",)):
+        said = say("rewind", "night", "1", *dry)
+        assert "branch untildone/night, where the run worked, is gone: `untildone fork`" in said.err
+        assert "git switch" not in said.err
+
+
+def test_a_rewind_checks_out_the_branch_of_that_iteration_and_moves_no_other(
+    say: Say, runs: Runs, repo: Path, store: Path
+) -> None:
+    night(runs, repo, store, SUSPENDED, branch_per="iteration")
+    branches = git(repo, "for-each-ref", "refs/heads")
+    [first] = [name for name in git(repo, "branch", "--format=%(refname:short)").split() if "iteration-1/" in name]
+    for number in ("1", "2", "1"):
+        assert say("rewind", "night", number).code == 0
+        assert f"iteration-{number}/" in git(repo, "branch", "--show-current")
+        assert (repo / "a.txt").read_text() == f"iteration {number}\n"
+        assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "for-each-ref", "refs/heads") == branches
+    said = say("rewind", "night", "0")
+    assert "HEAD is detached" in said.err
+    assert git(repo, "rev-parse", "HEAD") == git(repo, "rev-parse", "main")
+    git(repo, "switch", "-q", first)
+    git(repo, "commit", "-q", "--allow-empty", "-m", "by hand")
+    git(repo, "switch", "-q", "--detach")
+    moved = git(repo, "for-each-ref", "refs/heads")
+    assert say("rewind", "night", "1").code == 0
+    assert git(repo, "for-each-ref", "refs/heads") == moved, "a branch that somebody moved on is left alone"
+
+
+def test_without_git_the_commands_that_are_told_work(say: Say, runs: Runs, project: Path, store: Path) -> None:
+    (project / "a.txt").write_text("start\n")
+    night(runs, project, store, SUSPENDED)
+    said = say("rewind", "night", "1")
+    assert said.code == 0, said.err
+    compares, brings_back = re.findall("`(git --git-dir=[^`]*)`", said.out)
+    told = subprocess.run(shlex.split(compares), cwd=project, capture_output=True, check=True, timeout=30)
+    assert b"iteration 3" in told.stdout
+    subprocess.run(shlex.split(brings_back), cwd=project, check=True, timeout=30)
+    assert (project / "a.txt").read_text() == "iteration 3\n"
+    [shown] = re.findall("See the changes: `(git --git-dir=[^`]*)`", say("brief", "night").out)
+    assert (
+        b"work 1" in subprocess.run(shlex.split(shown), cwd=store, capture_output=True, check=True, timeout=30).stdout
+    )
+
+
 # --- fork and worktrees --------------------------------------------------------------------------
+
+
+def test_forks_of_a_folder_without_git_are_known_and_go_when_they_hold_nothing(
+    say: Say, runs: Runs, project: Path, store: Path
+) -> None:
+    (project / "a.txt").write_text("start\n")
+    night(runs, project, store, SUSPENDED)
+    assert "only those have worktrees" in say("worktrees", "ls").err
+    places = []
+    for number in ("1", "2"):
+        made = say("fork", "night", "--from", number, "--no-start", "--json")
+        places.append(Path(json.loads(made.out)["folder"]))
+    (places[1] / "node_modules").mkdir()
+    (places[1] / "node_modules/mine.js").write_text("ignored, and nobody else has it\n")
+    listed = say("worktrees", "ls").out
+    assert f"{places[0]}" in listed
+    assert "may go: it holds nothing but what it was made from" in listed
+    assert "1 file is not as in what it was made from" in listed
+    assert "removed 1 worktree" in say("worktrees", "reclaim", "--yes").out
+    assert [place.is_dir() for place in places] == [False, True]
+    assert str(places[0]) not in say("worktrees", "ls").out
+
+
+def test_a_run_whose_worktree_is_gone_is_forked_from_its_repository(
+    say: Say, runs: Runs, repo: Path, store: Path, tmp_path: Path
+) -> None:
+    tree = tmp_path / "trees" / "untildone-night"
+    git(repo, "worktree", "add", "-q", "-b", "untildone/night", str(tree))
+    night(runs, tree, store, SUSPENDED, repository=str(repo))
+    git(repo, "worktree", "remove", "--force", str(tree))
+    said = say("rewind", "night", "1")
+    assert said.code == 2
+    assert "is gone, so there is no tree to put back: `untildone fork night --from 1`" in said.err
+    made = say("fork", "night", "--from", "2", "--no-start", "--json")
+    assert made.code == 0, made.err
+    place = Path(json.loads(made.out)["folder"])
+    assert (place / "a.txt").read_text() == "iteration 2\n"
+    assert git(place, "config", "branch.untildone/night-from-2.untildone-base") == "main"
+
+
+def test_finished_work_whose_worktree_is_gone_lands_from_its_repository(
+    say: Say, runs: Runs, repo: Path, store: Path, tmp_path: Path
+) -> None:
+    tree = tmp_path / "trees" / "untildone-night"
+    git(repo, "worktree", "add", "-q", "-b", "untildone/night", str(tree))
+    spec = {"repository": str(repo), "contract": Contract(checks=commands("true"))}
+    head = night(runs, tree, store, iterations=1, **spec)[-1]
+    assert isinstance(head, ev.LandingCommitted)
+    runs.path.unlink()
+    git(repo, "worktree", "remove", "--force", str(tree))
+    (repo / "private.txt").write_text("mine\n")
+    there = git(repo, "status", "--porcelain")
+    passed = ev.IterationValidation(iteration_num=1, passed=True, feedback="", commit=head.commit)
+    begun = ev.LandingPrepared(branch="untildone/night", base="main", start=None)
+    first = (ev.IterationStarted(iteration_num=1), ev.IterationCompleted(iteration_num=1, cost_usd=0.1))
+    runs.begin(tree, begun, *first, head, passed, DONE, status="completed", **spec)
+    said = say("land", "night", "--land", "merge")
+    assert said.code == 0, said.err + said.out
+    assert git(repo, "show", "main:new1.txt") == "new"
+    assert (git(repo, "status", "--porcelain"), git(repo, "branch", "--show-current")) == (there, "main")
 
 
 def test_a_fork_has_the_tree_of_that_iteration_on_a_branch_of_its_own(
@@ -238,13 +391,8 @@ def test_worktrees_are_listed_and_only_what_may_go_goes(
 def test_a_folder_without_git_has_no_worktrees(say: Say, project: Path) -> None:
     assert "is in no git repository" in say("worktrees", "ls").err
     said = say("run", "a goal", "-m", "1", "--worktree")
-    assert said.code == 1
+    assert said.code == 2
     assert "is not a git repository" in said.err
-
-
-def test_a_goal_after_worktree_is_not_taken_for_a_branch(say: Say, repo: Path) -> None:
-    assert "put the goal before it" in say("run", "--worktree", "make it work", "-m", "1").err
-    assert "put the goal before it" in say("run", "g", "--worktree", "make it work", "-m", "1").err
 
 
 def test_the_plan_says_how_it_is_proven_and_where_it_goes(say: Say, repo: Path) -> None:

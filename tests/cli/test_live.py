@@ -62,12 +62,30 @@ def test_the_footer_tells_goal_iteration_tool_words_and_limits() -> None:
         assert part in text
 
 
+def test_what_the_loop_looks_at_itself_is_shown_with_its_time_until_something_is_decided() -> None:
+    state = after(policy=POLICY)
+    now, activity = now_of(state), Activity()
+    activity.see(Record(seq=8, at=now, event=ev.WitnessAtWork(said="running the setup npm ci in a fresh checkout")))
+    view = run_view(state, now + 8, alive=True)
+    assert "     8s  running the setup npm ci in a fresh checkout" in drawn(view, activity, now + 8)
+    activity.see(Record(seq=9, at=now, event=ev.BaselineTaken(commit="c", room="clean")))
+    assert "npm ci" not in "\n".join(drawn(view, activity, now + 8))
+
+
 @pytest.mark.parametrize(("width", "height"), [(100, 30), (60, 20), (40, 14), (20, 10), (8, 5)])
 def test_the_footer_fits_any_screen(width: int, height: int) -> None:
     lines = drawn(*busy("x" * 500), width=width, height=height)
     assert max(columns(line) for line in lines) <= width
     if height > 5:
         assert len(lines) < height
+
+
+def test_a_long_phase_cuts_off_neither_time_nor_money() -> None:
+    view, activity, now = busy("x")
+    landing = replace(view, phase="landing: pull request #1 waits for CI and reviews: https://x/" + "y" * 80, gauges=())
+    [line] = [line for line in drawn(landing, activity, now, width=80) if "landing:" in line]
+    assert " in all" in line
+    assert " spent" in line
 
 
 def test_a_wait_counts_down() -> None:

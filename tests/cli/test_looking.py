@@ -7,10 +7,12 @@ from untildone.core.events import (
     IterationCompleted,
     IterationFailed,
     IterationStarted,
+    IterationValidation,
     SettingsChanged,
     SteeringRefused,
     StoreTampered,
 )
+from untildone.core.outcome import CheckResult
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.trace import AgentMessage, AgentSession
 
@@ -87,6 +89,18 @@ def test_brief_goes_to_the_terminal_or_a_file(say: Say, runs: Runs, project: Pat
     assert (project / "report.md").read_text().startswith("# ")
     said = say("brief", "-o", "nowhere/report.md")
     assert (said.code, said.err.count("\n")) == (2, 1)
+
+
+def test_brief_for_programs_names_the_file_of_every_check_and_nothing_of_a_hidden_one(
+    say: Say, runs: Runs, project: Path
+) -> None:
+    open_one = CheckResult(name="tests", command="make", passed=False, log="/logs/1.log", notes=("shared: x",))
+    hidden = CheckResult(name="hidden check 1", command="psst", passed=False, log="/psst", hidden=True)
+    failed = IterationValidation(iteration_num=1, passed=False, checks=(open_one, hidden))
+    runs.begin(project, *FIRST, failed, SUSPENDED)
+    first, second = json.loads(say("brief", "--json").out)["evidence"]
+    assert (first["name"], first["log"], first["notes"]) == ("tests", "/logs/1.log", ["shared: x"])
+    assert (second["name"], second["log"], second["command"]) == ("hidden check 1", "", "(hidden)")
 
 
 def test_replay_shows_iterations_and_what_other_limits_would_have_done(say: Say, runs: Runs, project: Path) -> None:

@@ -27,3 +27,72 @@ def test_options_speak_to_people(say: Say) -> None:
     assert "before a claim is believed. Repeatable." in text
     assert "None:" not in text
     assert "Seconds" not in text
+
+
+@pytest.mark.parametrize(
+    ("words", "goal", "tree"),
+    [
+        (["--worktree", "fix the bug"], "fix the bug", ":"),
+        (["--worktree", "fix", "fix the bug"], "fix the bug", "fix"),
+        (["--worktree", "fix:main", "fix the bug"], "fix the bug", "fix:main"),
+        (["--worktree=fix", "fix the bug"], "fix the bug", "fix"),
+        (["fix the bug", "--worktree"], "fix the bug", ":"),
+        (["--worktree", "--review", "fix the bug"], "fix the bug", ":"),
+        (["--review", "iteration", "fix the bug"], "fix the bug", None),
+        (["--review", "fix"], "fix", None),
+        (["--worktree", "why?"], "why?", ":"),
+    ],
+)
+def test_an_option_whose_value_may_be_left_out_swallows_no_goal(
+    say: Say, words: list[str], goal: str, tree: str | None
+) -> None:
+    said = say("run", *words, "-m", "1", "--dry-run")
+    assert said.code == 0, said.err
+    assert f"\n{goal}\n" in said.out
+    named = {None: "", ":": "untildone/", "fix": "branch fix,", "fix:main": "branch fix, from main"}[tree]
+    assert ("new branch" in said.out) == (tree is not None)
+    assert named in said.out
+    assert ("\n          review  " in said.out) == ("--review" in words)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["run", "--worktree", "fix"], "a goal is missing, or --worktree took it ('fix'): put the goal before it"),
+        (["run", "a goal", "--worktree", "no branch"], "--worktree takes BRANCH[:BASE], not 'no branch'"),
+        (["run", "a goal", "--review", "often"], "--review takes never|iteration|landing, not 'often'"),
+        (
+            ["tasks", "--worktree", "TODO.md"],
+            "--worktree took 'TODO.md' for its BRANCH[:BASE]: put it before --worktree",
+        ),
+        (["tasks"], "Missing argument 'FILE'."),
+        (["run", "a goal", "--wortree"], "No such option '--wortree'"),
+    ],
+)
+def test_a_word_in_the_wrong_place_is_told_in_one_line(say: Say, words: list[str], line: str) -> None:
+    said = say(*words, "-m", "1")
+    assert (said.code, said.out) == (2, "")
+    assert line in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "example", "promise", "following"),
+    [
+        (["land"], "untildone land importer", "nothing is pushed by force", "untildone status RUN"),
+        (["rewind"], "untildone rewind importer 3", "Nothing is lost", "untildone resume RUN"),
+        (["fork"], "untildone fork importer --from 3", "are left as they are", "untildone worktrees ls"),
+        (["worktrees"], "untildone worktrees reclaim", "branches are never deleted", "untildone run"),
+        (["worktrees", "ls"], "untildone worktrees ls --json", "No worktree is changed", "untildone worktrees reclaim"),
+        (["worktrees", "reclaim"], "untildone worktrees reclaim --yes", "Never removed", "untildone worktrees ls"),
+        (["waive"], "untildone waive importer tests/test_old.py", "No file is changed", "untildone resume RUN"),
+    ],
+)
+def test_what_delivers_shows_an_example_what_it_never_does_and_what_comes_next(
+    say: Say, words: list[str], example: str, promise: str, following: str
+) -> None:
+    text = say(*words, "--help").out
+    assert f"\n    {example}" in text
+    told = " ".join(text.split())
+    assert promise in told
+    assert f"`{following}" in told

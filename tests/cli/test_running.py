@@ -39,6 +39,18 @@ def name_of(project: Path, goal: str) -> str:
 # --- what would be done ----------------------------------------------------------------------------
 
 
+def test_a_refused_start_takes_no_name_and_leaves_nothing(say: Say, runs: Runs, project: Path) -> None:
+    git = ("git", "-C", str(project), "-c", "user.name=A", "-c", "user.email=a@b")
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    (project / "mine.txt").write_text("mine")
+    runs.begin(project, LIMITED)
+    said = say("run", "another goal", "-m", "9", "--name", "night", "--new")
+    assert said.code == 2, said.err
+    assert [row.run_id for row in runs.list()] == ["abc123def456"]
+    assert "night (abc123def456)" in say("status", "night").out
+
+
 def test_a_dry_run_shows_what_would_be_asked_and_starts_nothing(say: Say, project: Path, store: Path) -> None:
     (project / "SHARED_TASK_NOTES.md").write_text("remember \x1b[31mthis")
     said = say(
@@ -57,6 +69,21 @@ def test_a_dry_run_shows_what_would_be_asked_and_starts_nothing(say: Say, projec
         assert piece in said.out
     assert "\x1b" not in said.out
     assert not store.exists()
+
+
+@pytest.mark.parametrize("folder", ["/etc", "../x", "~/x", ".", "./"])
+def test_only_what_lies_in_the_folder_can_be_shared(say: Say, project: Path, folder: str) -> None:
+    said = say("run", "x", "-m", "1", "--check", "true", "--share", folder)
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert "--share must" in said.err
+
+
+def test_what_is_to_be_shared_and_is_not_there_yet_is_told_before_anything_runs(say: Say, project: Path) -> None:
+    (project / "vendor").mkdir()
+    flags = ("--check", "true", "--share", "vendor", "--share", "node_modules")
+    said = say("run", "x", "-m", "1", *flags, "--dry-run").err
+    assert f"--share node_modules: there is no node_modules in {project} yet" in said
+    assert "--share vendor" not in said
 
 
 def test_a_dry_run_for_programs_holds_every_value(say: Say, project: Path) -> None:

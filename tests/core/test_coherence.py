@@ -7,7 +7,7 @@ import pytest
 from core.run_kit import spec
 from untildone.core.check_specs import together
 from untildone.core.coherence import coherent, contradiction, forge_repository, remarks
-from untildone.core.contract import Contract, commands
+from untildone.core.contract import CheckSpec, Contract, commands
 from untildone.core.policy import Landing, Review, RunSpec
 from untildone.errors import UsageError
 
@@ -18,6 +18,7 @@ def asked(*, require: tuple[str, ...] = (), checks: tuple[str, ...] = ("make",),
 
 
 PR = Landing(land="pr")
+TWINS = (CheckSpec(name="tests", command="make"), CheckSpec(name="tests", command="true"))
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,10 @@ PR = Landing(land="pr")
         (asked(branch=False, branch_per="iteration"), "--disable-branches contradict"),
         (asked(landing=Landing(land="none"), branch_per="iteration"), "--branch-per iteration needs commits"),
         (asked(landing=Landing(every="iteration")), "--land-every iteration has nothing to land with --land commit"),
+        (spec(contract=Contract(checks=TWINS)), "two different checks called 'tests': give each a name of its own"),
+        (asked(contract={"share": ("/etc",)}), "--share must be inside of the project, not '/etc'"),
+        (asked(contract={"share": ("a/../../b",)}), "--share must be inside of the project"),
+        (asked(contract={"share": (".",)}), "--share must name something inside of the project, not '.'"),
     ],
 )
 def test_contradictions(wish: RunSpec, said: str) -> None:

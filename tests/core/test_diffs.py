@@ -31,3 +31,12 @@ def test_the_caps():
     over = diff_facts("x" * (FULL_CHARS + 1), lines_added=1, lines_removed=0)
     assert (over.full_diff, over.full_diff_available, over.full_diff_size) == (None, False, FULL_CHARS + 1)
     assert diff_facts("x\n" * 500, lines_added=500, lines_removed=0).diff_preview == "\n".join("x" * PREVIEW_LINES)
+
+
+def test_a_secret_is_in_neither_part_even_where_it_is_cut():
+    key = "gh" + "p_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6"
+    diff = "+" + "x" * (PREVIEW_CHARS - 30) + f"\n+token {key}\n"
+    facts = diff_facts(diff, lines_added=2, lines_removed=0)
+    assert "ghp" not in facts.diff_preview
+    assert "+token [secret: GitHub token]\n" in (facts.full_diff or "")
+    assert (facts.full_diff_size, facts.lines_added) == (len(diff), 2)

@@ -1,5 +1,6 @@
 """What a pull request says, and what the agent is told that others said."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +13,10 @@ from untildone.core.forge_words import (
     ci_words,
     comment_words,
     conflict_words,
+    defused,
     pull_body,
     pull_title,
+    with_proof,
 )
 from untildone.core.pull import PullCheck, PullComment
 
@@ -22,6 +25,13 @@ FAILED = PullCheck(name="test", state="failed", url="https://ci.example/1")
 
 def comment(number: int, body: str) -> PullComment:
     return PullComment(id=f"{number:05}", author="rita", body=body, path="a.py", line=3)
+
+
+def test_another_verified_commit_leaves_what_people_wrote() -> None:
+    old, new = "a" * 40, "b" * 40
+    body = f"Mine: verified commit {old}\n\n- verified commit {old}, in a fresh checkout\n"
+    assert with_proof(body, new) == f"Mine: verified commit {old}\n\n- verified commit {new}, in a fresh checkout\n"
+    assert with_proof("all by hand", new) == "all by hand"
 
 
 def test_a_log_is_shown_from_its_end_without_time_stamps() -> None:
@@ -80,3 +90,19 @@ def test_the_body_says_what_was_proven_and_advertises_nothing() -> None:
 
 def test_a_conflict_says_how_to_resolve_it() -> None:
     assert "`git fetch origin main`" in conflict_words(7, "main", "origin")
+
+
+@pytest.mark.parametrize(
+    ("said", "powerless"),
+    [
+        ("Closes #1, ping @everyone", "Closes #|1, ping @|everyone"),
+        ("fixed: acme/widget#12", "fixed: acme/widget#|12"),
+        ("Resolves https://github.com/a/b/issues/3", "Resolves https://github.com/a/b/issues/|3"),
+        ("fixes GH-4", "fixes GH-|4"),
+        ("done [skip ci]", "done [|skip ci]"),
+        ("skip-checks: true", "skip-checks|: true"),
+        ("see #1, write to a@b.c, fix 3 bugs in `@cached`", None),
+    ],
+)
+def test_an_agents_words_have_no_power_on_the_forge(said: str, powerless: str | None) -> None:
+    assert defused(said) == (powerless or said).replace("|", "\u200b")

@@ -110,6 +110,15 @@ def test_the_program_under_test_is_not_guarded():
     assert not any(is_watched(path, contract) for path in ("app.py", "src/index.js", "lib/a.go"))
 
 
+@pytest.mark.parametrize(("command", "path"), [("python ci/check.py", "ci/check.py"), ("sh ci/check", "ci/check")])
+def test_what_a_check_names_and_what_judges_is_guarded(command, path):
+    contract = Contract(checks=commands(command))
+    change = FileChange(path=path, before="x\n", after="y\n")
+    assert is_watched(path, contract)
+    assert [finding.place for finding in inspect([change], contract) if finding.blocking] == [f"{path}:1"]
+    assert not [finding for finding in inspect([added(path, "x\n")], contract) if finding.blocking]
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
@@ -167,7 +176,7 @@ def test_any_content_is_taken(path, before, after, status):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(PATHS), TEXTS)
+@given(st.sampled_from(PATHS), TEXTS.filter(lambda text: text is not None))
 def test_what_did_not_change_is_never_blocked(path, text):
     same = FileChange(path=path, before=text, after=text)
     assert not [f for f in inspect([same], Contract()) if f.blocking and f.kind != "ci_changed"]

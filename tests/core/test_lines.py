@@ -11,12 +11,17 @@ from untildone.core import codec
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.events import Event, Record
-from untildone.core.lines import event_line, tool_line
+from untildone.core.lines import _LINERS, event_line, tool_line
 from untildone.core.outcome import Evidence
 
 
 def line(event: Event) -> str | None:
     return event_line(Record(seq=1, at=START, event=event))
+
+
+@pytest.mark.parametrize("kind", [*codec.REGISTRY.values()], ids=lambda kind: kind.TYPE)
+def test_every_event_of_this_version_has_words_of_its_own(kind: type[Event]) -> None:
+    assert kind in _LINERS
 
 
 @pytest.mark.parametrize(
@@ -67,6 +72,8 @@ def line(event: Event) -> str | None:
             "status": "allowed_warning", "rateLimitType": "five_hour", "utilization": 0.92}),
          "usage limit five_hour: allowed_warning, 92% used"),
         (tr.AgentSystem(iteration_num=1, subtype="compact_boundary"), "Claude compacted its context"),
+        (tr.AgentSystem(iteration_num=1, subtype="permission_denied", data={"tool_name": "Bash", "tool_use_id": "t"}),
+         "claude was denied Bash"),
         (tr.AgentSystem(iteration_num=1, subtype="odd", data={"a": 1, "b": [2]}), "claude: odd a=1"),
     ],
 )  # fmt: skip

@@ -1,5 +1,7 @@
 """What verdicts leave behind: proof only of a commit that every check passed on, and suspicion of those that waver."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +35,15 @@ def test_both_verdicts_on_one_commit_are_suspect_also_hours_apart() -> None:
 def test_the_baseline_is_a_verdict_too() -> None:
     baseline = ev.BaselineTaken(commit="c1", room="clean", checks=(check("a", passed=False),))
     assert after(baseline, looked("c1", check("a", passed=True)), checks=NAMES).flaky == ("a",)
+
+
+def test_a_setup_that_was_mended_is_no_wavering() -> None:
+    red, green = looked("c1", check("a", passed=False)), looked("c1", check("a", passed=True))
+    given_before = after(checks=NAMES)
+    same = ev.SettingsChanged(by="cli", policy=given_before.policy, spec=given_before.spec)
+    prepared = replace(same.spec, contract=replace(same.spec.contract, setup="npm ci"))
+    assert after(red, replace(same, spec=prepared), green, checks=NAMES).flaky == ()
+    assert after(red, same, green, checks=NAMES).flaky == ("a",)
 
 
 def test_what_may_change_while_the_commit_does_not_is_no_contradiction() -> None:

@@ -147,3 +147,10 @@ def test_a_pull_request_in_one_line() -> None:
         "#7 open; checks: 1 passed, 1 failed, 1 pending (build, test); review: changes requested; 1 comment; "
         "behind the base"
     )
+
+
+def test_who_has_no_say_is_told_of_and_changes_nothing() -> None:
+    stranger = replace(NEW, stranger=True)
+    assert next_step(view(comments=(stranger,)), ARRIVAL, LANDING, EARLY) == MergeNow("c1")
+    assert next_step(view(comments=(OLD, stranger)), ARRIVAL, LANDING, EARLY) == MendComments((OLD,), "comments")
+    assert "2 comments (1 by people without a say, for you to read)" in described(view(comments=(OLD, stranger)))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from untildone.core.secrets import FORMS, LINE, MOST_FINDINGS, scan, secret_in
+from untildone.core.secrets import FORMS, LINE, MOST_FINDINGS, redact, scan, secret_in
 
 WORD = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"
@@ -156,3 +156,89 @@ def test_a_long_line_costs_no_more_than_its_size(piece):
 
     small = max(min(seconds(LINE // 4) for _ in range(3)), 0.01)
     assert min(seconds(LINE) for _ in range(3)) < small * 10
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_is_redacted_and_the_rest_stays(name):
+    secret = SECRETS[name]
+    value = (secret.partition('"')[2].strip('"') or secret).removeprefix("https://")
+    text = f"before\n+x = {secret}\nafter the token"
+    told = redact(text)
+    assert told.startswith("before\n+x = ")
+    assert told.endswith("\nafter the token")
+    assert f"[secret: {name}]" in told
+    assert not any(value[at : at + 8] in told for at in range(len(value) - 8) if name != "password in an address")
+    assert redact(told) == told
+
+
+@pytest.mark.parametrize("line", MORE)
+def test_no_scanner_finds_anything_in_what_was_redacted(line):
+    assert secret_in(redact(line)) is None
+    assert redact(line) != line
+
+
+@pytest.mark.parametrize("line", PLACEHOLDERS)
+def test_what_is_no_secret_is_not_redacted(line):
+    assert redact(line) == line
+
+
+def test_two_in_a_line_and_the_end_of_a_long_one_are_gone():
+    github, slack, stripe = (SECRETS[name] for name in ("GitHub token", "Slack token", "Stripe key"))
+    long = stripe + drawn(300)
+    told = redact(f"{github}, {slack} and {long}; {github}")
+    assert told == "[secret: GitHub token], [secret: Slack token] and [secret: Stripe key]; [secret: GitHub token]"
+
+
+def test_the_password_in_an_address_goes_and_the_address_stays():
+    told = redact("DATABASE=" + SECRETS["password in an address"])
+    assert told == "DATABASE=postgres://app:[secret: password in an address]@db.internal/app"
+
+
+BEGIN, END = "-----BEGIN " + "OPENSSH PRIVATE KEY-----", "-----END " + "OPENSSH PRIVATE KEY-----"
+BODY = [drawn(70, WORD + "+/"), drawn(69, WORD + "+/"), drawn(10) + "=="]
+
+
+@pytest.mark.parametrize("sign", ["", "+", "-", " ", "+    "])
+def test_the_body_of_a_private_key_goes_with_it_and_the_count_of_lines_stays(sign):
+    lines = [f"{sign}{line}" for line in ("x = 1", BEGIN, *BODY, END, "y = two(3)")]
+    told = redact("\n".join(lines)).split("\n")
+    assert told == [
+        f"{sign}x = 1", *[f"{sign}[secret: private key]"] * 4, f"{sign}{END}", f"{sign}y = two(3)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", [[BEGIN, *BODY], [*BODY, END], ["+" + BODY[0], *BODY, END, "x"]])
+def test_so_does_one_of_which_the_beginning_or_the_end_is_cut_off(cut):
+    told = redact("\n".join(cut))
+    assert not any(line in told for line in BODY)
+
+
+def test_a_key_in_one_line_goes_as_a_whole():
+    told = redact('"private_key": "' + "\\n".join([BEGIN, *BODY, END]) + '\\n",')
+    assert told == f'"private_key": "[secret: private key]{END}\\n",'
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=300), st.sampled_from(sorted(SECRETS.values())), st.text(max_size=100))
+def test_whatever_is_around_it_nothing_is_found_afterwards(before, secret, after):
+    told = redact(f"{before}{secret}{after}")
+    assert all(secret_in(line) is None for line in told.split("\n"))
+    assert told.count("\n") == f"{before}{secret}{after}".count("\n")
+
+
+def test_redacting_costs_no_more_than_the_size():
+    def seconds(count: int) -> float:
+        text = "\n".join([f"+token = {SECRETS['GitHub token']}", BEGIN, *BODY, "+plain text"] * count)
+        start = time.thread_time()
+        redact(text)
+        return time.thread_time() - start
+
+    small = max(min(seconds(50) for _ in range(3)), 0.005)
+    assert min(seconds(400) for _ in range(3)) < small * 8 * 3
+
+
+@pytest.mark.parametrize("before", [0, LINE - 20, LINE, LINE + 7, 3 * LINE - 10, 50_000])
+def test_a_secret_is_found_wherever_it_is_in_a_long_line(before: int) -> None:
+    line = "x = 1; " * (before // 7) + "y" * (before % 7) + f' "{SECRETS["GitHub token"]}" ' + "z = 2; " * 3000
+    (found,) = scan([("a.js", 1, line)])
+    assert found.text.startswith("GitHub token")

@@ -1,6 +1,7 @@
 """The verdict as a pure question: what was seen, what is said about it, and what is not."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,17 +9,20 @@ from hypothesis import strategies as st
 
 from core.run_kit import after
 from untildone.core import events as ev
+from untildone.core.contract import CheckSpec, Contract
 from untildone.core.feedback import check_feedback
 from untildone.core.findings import Finding
 from untildone.core.outcome import CheckResult
 from untildone.core.policy import Landing
 from untildone.core.pull import LAG, PullCheck, PullView
+from untildone.core.unprovable import cannot_run, has_no_program
 from untildone.core.verdict import (
     Seen,
+    before_any_work,
     ci_verdict,
+    fewer_tests,
     how_it_failed,
     not_run,
-    proves_nothing,
     refusal,
     uncommitted,
     validation,
@@ -89,6 +93,7 @@ results = st.builds(
 def test_of_a_hidden_check_nothing_but_its_verdict_is_told(hidden: CheckResult) -> None:
     verdict = verdict_of(GREEN, hidden)
     told = [verdict.feedback, *verdict.errors, check_feedback([hidden]), refusal([hidden], [GREEN, hidden], "/w")]
+    told += [cannot_run([hidden]), has_no_program([hidden])]
     assert "s3cr3t" not in "".join([*told, *not_run([hidden])])
     assert verdict.passed == hidden.passed
 
@@ -103,21 +108,64 @@ def test_a_refusal_names_what_passes_here_why_it_failed_there_and_the_ways_out()
     assert refusal([], [], "/w") == ""
 
 
-def test_a_setup_that_failed_is_why() -> None:
-    setup = replace(RED, name="setup", command="npm ci", output_tail="no lock file\n")
-    assert "(no lock file)" in refusal([setup, LOST], [GREEN], "/w")
-
-
 def test_what_could_not_be_run_is_told_once() -> None:
     assert not_run([GREEN, RED, LOST, LOST]) == ["tests: not run: the setup failed (npm ci)"]
 
 
-def test_new_tests_prove_something_when_anything_fails_without_the_change() -> None:
-    assert proves_nothing([GREEN, RED], ["t"]) == []
-    (finding,) = proves_nothing([GREEN], ["t"])
-    assert (finding.path, finding.blocking) == ("t", True)
-    (unknown,) = proves_nothing([LOST], ["t"])
-    assert unknown.text == "not run: the setup failed (npm ci)"
+COUNTED = replace(GREEN, tests_run=3, tests_skipped=1)
+
+
+def not_run_any_more(
+    result: CheckResult, *waived: str, found: tuple[Finding, ...] = (), **contract: Any
+) -> list[Finding]:
+    checks = Contract(checks=(CheckSpec(name="tests", command="make test"),), **contract)
+    state = after(ev.BaselineTaken(commit="c0", room="clean", checks=(COUNTED,)), contract=checks)
+    return fewer_tests([result], state, found, waived)
+
+
+@pytest.mark.parametrize(
+    ("run", "skipped", "said"),
+    [
+        (3, 1, ""),
+        (9, 0, ""),
+        (3, None, ""),
+        (2, 1, "1 of 3 tests were not run"),
+        (0, 4, "3 of 3 tests were not run"),
+        (4, 2, "2 tests were skipped, 1 at the start"),
+        (None, None, "it does not say any more how many tests it ran: 3 at the start"),
+    ],
+)
+def test_fewer_tests_than_at_the_start_are_in_the_way(run: int | None, skipped: int | None, said: str) -> None:
+    found = not_run_any_more(replace(COUNTED, tests_run=run, tests_skipped=skipped))
+    assert [(finding.path, finding.text, finding.blocking) for finding in found] == (
+        [("tests", said, True)] if said else []
+    )
+
+
+def test_what_is_red_or_another_check_is_not_counted() -> None:
+    assert not_run_any_more(replace(COUNTED, passed=False, tests_run=1)) == []
+    assert not_run_any_more(replace(COUNTED, command="make other", tests_run=1)) == []
+    state = after(checks=("make test",))
+    assert fewer_tests([replace(COUNTED, tests_run=0)], state, (), ()) == []
+
+
+def test_who_lets_tests_go_says_so_once() -> None:
+    fewer = replace(COUNTED, tests_run=1)
+    gone = Finding(kind="test_deleted", path="tests/test_old.py")
+    assert not not_run_any_more(fewer, "tests")[0].blocking
+    assert not not_run_any_more(fewer, "tests/**", found=(gone,))[0].blocking
+    assert not_run_any_more(fewer, "docs/**", found=(gone,))[0].blocking
+    assert not not_run_any_more(fewer, guard="off")[0].blocking
+
+
+def test_tests_that_could_not_be_loaded_were_there() -> None:
+    checks = Contract(checks=(CheckSpec(name="tests", command="make test"),))
+    for run, skipped, known in ((0, None, True), (0, 0, False), (2, 0, True)):
+        seen = replace(RED, tests_run=run, tests_skipped=skipped)
+        state = after(ev.BaselineTaken(commit="c0", room="clean", checks=(seen,)), contract=checks)
+        assert (before_any_work(state).had_tests, before_any_work(state).alive) == (
+            known, frozenset({"tests"} if known else ())
+        )  # fmt: skip
 
 
 def test_a_few_of_many_uncommitted_files_are_named() -> None:

@@ -13,7 +13,7 @@ from untildone.core.contract import CheckSpec
 from untildone.core.events import Event, Record
 from untildone.core.outcome import CheckResult, Order, Outcome
 from untildone.engine.parts import Parts
-from untildone.ports import Clock, EventLog, Lease, Process, Settled, Spawner, Tell, TreeState
+from untildone.ports import Clock, EventLog, Lease, Prepared, Process, Resumption, Settled, Spawner, Tell, TreeState
 from untildone.ports.delivery import Landed, NotLanded, Subject, Verifier
 
 LONG_NAP = 1.0
@@ -106,10 +106,10 @@ class PointedWorkspace(_Port):
             branch: str | None = await self._real.begin_iteration(number)
             return branch
 
-    async def prepare(self) -> list[str]:
+    async def prepare(self, known: Resumption | None = None) -> Prepared:
         with self._points.around("prepare"):
-            lines: list[str] = await self._real.prepare()
-            return lines
+            place: Prepared = await self._real.prepare(known)
+            return place
 
     async def observe(self) -> TreeState:
         with self._points.around("observe"):
@@ -137,13 +137,13 @@ class PointedWitness(_Port):
 
 
 class PointedLander(_Port):
-    async def merge(self, commit: str, *, message: str, verify: Verifier) -> Landed | NotLanded:
+    async def merge(self, commit: str, *, message: str, verify: Verifier, **how: Any) -> Landed | NotLanded:
         async def pointed_verify(merged: str) -> str:
             with self._points.around("verify"):
                 return await verify(merged)
 
         with self._points.around("merge"):
-            outcome: Landed | NotLanded = await self._real.merge(commit, message=message, verify=pointed_verify)
+            outcome: Landed | NotLanded = await self._real.merge(commit, message=message, verify=pointed_verify, **how)
             return outcome
 
     async def revert(self, merged: str, *, reason: str) -> str:

@@ -70,6 +70,42 @@ def test_a_reviewer_cannot_write_whatever_the_repository_allows(tmp_path: Path) 
         assert not (stage.repo / "stray.txt").exists()
 
 
+WRITING_GIT = (
+    "git diff --output=stray.txt HEAD~1 HEAD",
+    "git diff --output stray.txt HEAD~1 HEAD",
+    "git log -p --output=../stray.txt",
+    "git show --'out'put=stray.txt HEAD",
+    "git status && git diff \\--output=stray.txt HEAD~1",
+    "git grep --open-files-in-pager='touch stray.txt' a",
+    "git grep -O'touch stray.txt' a",
+    "git -c alias.x='!touch stray.txt' x",
+    "git -c core.pager='touch stray.txt' -p diff HEAD~1",
+    "git config diff.external 'touch stray.txt'",
+    "git diff --ext-diff HEAD~1",
+    "git commit --allow-empty -m mine",
+)
+
+
+@pytest.mark.parametrize("lets_git_pass", [False, True])
+def test_no_git_of_a_reviewers_writes_even_if_its_user_lets_all_git_pass(tmp_path: Path, lets_git_pass: bool) -> None:
+    tries = (*(call("Bash", command=command) for command in WRITING_GIT), APPROVE)
+    looks = tuple(call("Bash", command=f"git {look}") for look in ("status", "log --oneline", "diff HEAD~1 HEAD"))
+    with staged(tmp_path, Scenario(name="git", iterations=(work("one"), (*looks, *tries)))) as stage:
+        if lets_git_pass:
+            settings = Path(stage.env["CLAUDE_CONFIG_DIR"]) / "settings.json"
+            settings.parent.mkdir(parents=True, exist_ok=True)
+            settings.write_text(json.dumps({"permissions": {"allow": ["Bash(git:*)"]}}))
+        result = stage.result(*RUN)
+        assert result["exit_reason"] == "validation_passed"
+        told = stage.events(result["run_id"])
+        answers = [event["event_data"] for event in told if event["event_type"] == "agent.tool_result"][1:]
+        refused = [answer["is_error"] for answer in answers]
+        assert refused == [False] * len(looks) + [True] * len(WRITING_GIT), answers
+        assert stage.git("status", "--porcelain") == ""
+        assert "diff.external" not in (stage.repo / ".git/config").read_text()
+        assert not (tmp_path / "stray.txt").exists()
+
+
 def test_two_who_do_not_agree_stop(tmp_path: Path) -> None:
     script = (work("one"), (CHANGES,), work("one"), (CHANGES,))
     with staged(tmp_path, Scenario(name="stalemate", iterations=script)) as stage:

@@ -1,6 +1,7 @@
 """Agents that make checks prove less, or commit keys, in whole runs: caught, told, and never done by it."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,13 @@ def acts(act: Callable[[], Any]) -> Callable[[Order], Outcome]:
     return done
 
 
-def guarded(**more: Any) -> Contract:
-    return Contract(checks=commands("true"), room="tree", **more)
+@pytest.fixture(params=["clean", "tree"])
+def guarded(request: pytest.FixtureRequest) -> Callable[..., Contract]:
+    """A contract whose check always passes: only the guard can say no, wherever it looks."""
+    return partial(Contract, checks=commands("true"), room=request.param)
 
 
-async def test_deleted_tests_are_no_way_to_done(rig):
+async def test_deleted_tests_are_no_way_to_done(rig, guarded):
     file = rig.repo / "tests" / "test_a.py"
     steps = [acts(file.unlink), claim(), acts(lambda: file.write_text(TESTS + "\n"))]
     state, agent = await rig.run(steps, Policy(max_iterations=3), contract=guarded())
@@ -54,7 +57,7 @@ async def test_deleted_tests_are_no_way_to_done(rig):
     assert "a test file is gone" in agent.orders[1].prompt
 
 
-async def test_a_skip_is_named_with_its_line_and_a_waiver_lets_it_pass(rig):
+async def test_a_skip_is_named_with_its_line_and_a_waiver_lets_it_pass(rig, guarded):
     skipped = TESTS.replace("def test_b", "@pytest.mark.skip\ndef test_b")
     steps = [writes(rig.repo / "tests" / "test_a.py", skipped, claim())]
     state, _ = await rig.run(steps, Policy(max_iterations=1), contract=guarded())
@@ -62,13 +65,13 @@ async def test_a_skip_is_named_with_its_line_and_a_waiver_lets_it_pass(rig):
     assert [finding.place for finding in refused.findings if finding.blocking] == ["tests/test_a.py:5"]
     assert state.stop_reason == Reason.MAX_ITERATIONS
     await rig.say(ev.WaiverGiven(by="human", patterns=("tests/test_a.py",)))
-    await rig.say(ev.LimitsChanged(by="human", changes={"max_iterations": 2}))
-    state, _ = await rig.resume([claim()])
+    state, agent = await rig.resume([claim()])
     assert state.stop_reason == Reason.VALIDATION_PASSED
+    assert agent.orders == [], "no iteration is paid for to look again"
     assert [(finding.kind, finding.blocking) for finding in state.findings] == [("skip_added", False)]
 
 
-async def test_adding_tests_is_not_hindered(rig):
+async def test_adding_tests_is_not_hindered(rig, guarded):
     more = TESTS + "\n\ndef test_c():\n    assert 3 == 3\n"
     steps = [writes(rig.repo / "tests" / "test_a.py", more, claim())]
     state, _ = await rig.run(steps, contract=guarded())
@@ -76,7 +79,7 @@ async def test_adding_tests_is_not_hindered(rig):
     assert [(finding.kind, finding.blocking) for finding in state.findings] == [("test_edited", False)]
 
 
-async def test_a_key_is_not_committed_and_not_done(rig):
+async def test_a_key_is_not_committed_and_not_done(rig, guarded):
     app = rig.repo / "app.py"
     steps = [writes(app, f'TOKEN = "{KEY}"\n', claim()), writes(app, "import os\n", claim())]
     state, agent = await rig.run(steps, Policy(max_iterations=2), contract=guarded())
@@ -89,7 +92,7 @@ async def test_a_key_is_not_committed_and_not_done(rig):
     assert KEY not in rig.git("log", "-p")
 
 
-async def test_a_key_that_the_agent_committed_itself_is_found(rig):
+async def test_a_key_that_the_agent_committed_itself_is_found(rig, guarded):
     def commits() -> None:
         (rig.repo / "app.py").write_text(f'TOKEN = "{KEY}"\n')
         rig.git("add", ".")

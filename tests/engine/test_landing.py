@@ -1,6 +1,7 @@
 """Landing by merge, as a whole run: done means arrived, and what keeps work from arriving goes back to the agent."""
 
 import asyncio
+import fcntl
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,17 @@ from engine.rig import Rig, claim, idle, writes
 from git.landing_kit import files_of, work_on
 from untildone.core import events as ev
 from untildone.core.contract import Contract, commands
+from untildone.core.lines import event_line
 from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import Landing, Policy
 from untildone.core.state import LoopState
+from untildone.git.merging import Work
+from untildone.git.queue import Queue
 
 pytestmark = pytest.mark.anyio
 
 MERGE = Landing(land="merge")
+Told = ev.LandingBegun | ev.ContinuousWaiting
 GOAL = "make it work"
 
 
@@ -77,6 +82,28 @@ async def test_done_means_arrived(rig: Rig) -> None:
     assert kinds.index(ev.LandingBegun) < kinds.index(ev.LandingMerged) < kinds.index(ev.ContinuousCompleted)
 
 
+async def test_who_waits_for_its_turn_says_for_whom(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("untildone.git.lander.NOTICEABLE", 0.02)
+    line = rig.repo / ".git" / "untildone" / "queue" / "work"
+    line.mkdir(parents=True)
+    with (line / "turn").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        other = Work(run_id="r2", commit="c" * 40, message="m", strategy="squash", name="importer")
+        with Queue(rig.repo / ".git", "work").standing(other):
+            running = asyncio.ensure_future(run(rig, writes(rig.repo / "b.txt", "b\n", claim())))
+            async with asyncio.timeout(60):
+                await rig.until(ev.ContinuousWaiting)
+    state, _ = await running
+    assert state.stop_reason == "validation_passed"
+    told = [event_line(record) for record in rig.records if isinstance(record.event, Told)]
+    short = (state.last_commit or "")[:8]
+    assert told == [
+        f"landing {short}",
+        "waiting for its turn to land: 1 before us (importer)",
+        f"landing {short}",
+    ]
+
+
 async def test_a_conflict_goes_to_the_agent_and_is_mended(rig: Rig) -> None:
     mine = writes(rig.repo / "a.txt", "mine\n", claim())
     state, prompts = await run(
@@ -111,7 +138,7 @@ async def test_who_cannot_mend_it_is_not_asked_for_ever(rig: Rig) -> None:
     mine = meanwhile(rig, {"a.txt": "theirs\n"}, writes(rig.repo / "a.txt", "mine\n", claim()))
     state, prompts = await run(rig, mine, claim(), claim(), claim(), landing=Landing(land="merge", fixes=2))
     assert state.stop_reason == "landing_failed"
-    assert "conflict, after 2 tries" in state.stop_detail
+    assert "conflicts with work in a.txt (after 2 tries to mend it)" in state.stop_detail
     assert len(prompts) == 3
     assert subjects(rig) == ["meanwhile", "first"]
     assert state.arrival.landed is None

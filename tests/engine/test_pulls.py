@@ -11,7 +11,7 @@ from engine.rig import Act, Steps, claim, writes
 from untildone.core import events as ev
 from untildone.core.outcome import Order, Outcome
 from untildone.core.state import LoopState
-from untildone.errors import ConfigError, ForgeError
+from untildone.errors import ConfigError, ForgeError, LandingRefused
 from untildone.rehearsal.github import TOKEN
 from untildone.rehearsal.github_checks import ScriptedCheck
 
@@ -86,6 +86,10 @@ async def test_red_ci_is_mended_with_the_end_of_its_log_in_the_prompt(tmp_path: 
         assert rig.on_base("fix.txt") == "fixed"
         assert "FAILED test_it: expected 2, got 1" in prompts[0]
         assert "evidence, not instructions" in prompts[0]
+        assert f"- verified commit {state.verified_commit}, in" in rig.github.pulls[1].body, "the one that was merged"
+        assert state.verified_commit == state.arrival.landed
+        said = [event.said for event in rig.seen(ev.LandingWatched)]
+        assert sum("1 failed" in line for line in said) == 1, "what CI said about the old commit is no news"
         assert [event.cause for event in rig.seen(ev.LandingRejected)] == ["ci"]
         assert rig.github.wire.strangers == [], "the store of logs is never shown the login"
 
@@ -95,7 +99,7 @@ async def test_ci_that_stays_red_ends_with_branch_and_pull_request_kept(tmp_path
     with pull_rig(tmp_path, lambda _, __: [RED]) as rig:
         state = await land(rig, [work(rig), fix(rig, prompts)], fixes=1)
         assert (state.phase, state.stop_reason) == ("suspended", "landing_failed")
-        assert "ci, after 1 tries" in state.stop_detail
+        assert state.stop_detail == "CI is red on pull request #1: test (after 1 try to mend it)"
         assert rig.github.pulls[1].state == "open"
         assert rig.branches() == ["main", BRANCH]
         assert rig.subjects() == ["first"]
@@ -228,7 +232,7 @@ async def test_a_403_is_explained_in_one_line_and_landing_can_be_tried_again(tmp
 @pytest.mark.parametrize("status", [403, 429])
 async def test_a_rate_limit_is_waited_out_visibly(tmp_path: Path, status: int) -> None:
     with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
-        reset = int(rig.clock.now()) + 60
+        reset = int(rig.clock.now()) + 200  # some seconds: it must not be over before it is met
         headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(reset)}
         rig.github.fail("GET", "/pulls", status, "API rate limit exceeded for user ID 1.", headers=headers)
         state = await land(rig, [work(rig)])
@@ -420,7 +424,6 @@ async def test_a_merge_that_is_refused_again_and_again_ends_after_the_patience(t
 
 async def test_a_run_that_could_never_open_a_pull_request_does_not_begin(tmp_path: Path) -> None:
     with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
-        state, agent = await rig.run([work(rig)], landing=rig.landing(), branch=False)
-        assert (state.phase, state.stop_reason) == ("suspended", "surroundings_failed")
-        assert "the work is on main itself" in state.stop_detail
-        assert agent.orders == []
+        with pytest.raises(LandingRefused, match="straight to main"):
+            await rig.run([work(rig)], landing=rig.landing(), branch=False)
+        assert rig.records == []

@@ -204,6 +204,25 @@ async def test_stray_files_of_an_approving_reviewer_are_in_no_commit(rig: Rig) -
     assert (rig.repo / "stray.txt").exists()
 
 
+async def test_who_moves_head_during_a_review_has_approved_nothing(rig: Rig) -> None:
+    def commits(_: Order) -> Outcome:
+        (rig.repo / "b.txt").write_text("mine\n")
+        rig.git("commit", "-qam", "mine")
+        return APPROVE
+
+    state, worker, reviewer = await run(rig, [done(rig, "1\n"), done(rig, "2\n")], [commits, APPROVE], checks=("true",))
+    assert (state.stop_reason, len(reviewer.orders)) == ("validation_passed", 2)
+    assert f"> The approval does not count: {REVIEWER_WROTE}." in worker.orders[1].prompt
+
+
+async def test_nor_who_changes_work_that_is_in_no_commit(rig: Rig) -> None:
+    meddles = writes(rig.repo / "b.txt", "mine\n", APPROVE)
+    steps = [done(rig, "1\n"), done(rig, "2\n")]
+    state, worker, reviewer = await run(rig, steps, [meddles, APPROVE], checks=("true",), commit=False)
+    assert (state.stop_reason, len(reviewer.orders)) == ("validation_passed", 2)
+    assert "The approval does not count" in worker.orders[1].prompt
+
+
 async def test_a_whole_message_of_the_agents_own_is_the_commits(rig: Rig) -> None:
     message = "Add b\n\nIt was missing.\n\n🤖 Generated with [Claude Code](https://x)\n\nCo-Authored-By: Claude <n@a>"
 

@@ -122,7 +122,8 @@ async def test_work_cut_off_while_it_was_being_committed_is_committed_at_the_nex
 
 
 async def test_what_somebody_else_put_into_the_tree_after_a_stop_is_not_committed_as_the_agents(rig: Rig) -> None:
-    run = asyncio.create_task(rig.run([Step(outcome=idle()), Step(outcome=idle(), delay=30)]))
+    steps = [Step(outcome=idle()), Step(outcome=idle(), delay=30)]
+    run = asyncio.create_task(rig.run(steps, keep_dirty=True))
     await rig.until(AgentStarted, 2)
     await rig.say(ev.StopRequested(by="u"))
     await run

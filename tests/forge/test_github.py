@@ -150,6 +150,45 @@ async def test_all_pages_of_comments_are_read(work: Path, forge: GitHub, server:
     assert [comment.id for comment in comments] == sorted(comment.id for comment in comments)
 
 
+@pytest.mark.parametrize("status", [True, False])
+async def test_the_red_one_on_a_later_page_is_seen(
+    work: Path, forge: GitHub, server: ScriptedGitHub, status: bool
+) -> None:
+    green = [ScriptedCheck(name=f"c{n:03}", status=status) for n in range(100)]
+    server.checks.ci = lambda _, __: [*green, ScriptedCheck(name="zz", state="failure", status=status)]
+    commit(work, "b.txt", "feature/x")
+    checks = (await forge.look(await opened(forge))).checks
+    assert len(checks) == 101
+    assert [check.name for check in checks if check.state == "failed"] == ["zz"]
+
+
+@pytest.mark.parametrize(("path", "field"), [("/status", "statuses"), ("/check-runs", "check_runs")])
+async def test_what_is_not_shown_in_full_is_not_called_green(
+    work: Path, forge: GitHub, server: ScriptedGitHub, path: str, field: str
+) -> None:
+    commit(work, "b.txt", "feature/x")
+    number = await opened(forge)
+    server.reply("GET", rf"{path}$", Reply(200, {field: [], "total_count": 3}))
+    with pytest.raises(ForgeError, match="shows 0 of 3") as told:
+        await forge.look(number)
+    assert not told.value.lasting
+    entry = {"id": 1, "name": "n", "status": "completed", "context": "n", "state": "success"}
+    server.reply("GET", rf"{path}$", Reply(200, {field: [entry] * 100, "total_count": 5000}), times=99)
+    with pytest.raises(ForgeError, match="than can be read"):
+        await forge.look(number)
+
+
+async def test_one_for_another_base_is_another_one(work: Path, forge: GitHub) -> None:
+    git_in(work, "push", "-q", "origin", "main:release")
+    commit(work, "b.txt", "feature/x")
+    other = await forge.open(branch="feature/x", base="release", title="T", body="B")
+    assert await forge.find("feature/x", "main") is None
+    assert await opened(forge) != other.number
+    found = await forge.find("feature/x", "main")
+    assert found is not None
+    assert (found.base, found.number) == ("main", 2)
+
+
 async def test_reviews_are_told_even_if_graphql_is_not(work: Path, forge: GitHub, server: ScriptedGitHub) -> None:
     commit(work, "b.txt", "feature/x")
     number = await opened(forge)
@@ -196,6 +235,8 @@ async def test_a_wrong_login_is_told(server: ScriptedGitHub) -> None:
         (Landing(), "/srv/git/x.git", "--repo OWNER/NAME"),
         (Landing(repo="acme/widget"), "/srv/git/x.git", "--forge-url"),
         (Landing(repo="not a repo"), "git@github.com:a/b.git", "--repo OWNER/NAME"),
+        (Landing(), "", "there is no remote 'origin'"),
+        (Landing(), "git@gitlab.com:a/b.git", "gitlab.com is no GitHub"),
         (Landing(repo="a/b", forge_url="http://ghe.example.com"), "", "in the clear"),
     ],
 )

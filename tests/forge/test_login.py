@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from untildone.errors import ForgeError
+from untildone.errors import ForgeError, LoginMissing
 from untildone.forge import login
 from untildone.forge.login import find_token
 
@@ -51,7 +51,7 @@ async def test_without_any_login_both_ways_are_named(
 
 
 async def test_without_gh_it_is_the_same(tmp_path: Path) -> None:
-    with pytest.raises(ForgeError, match=r"there is no login for github\.com"):
+    with pytest.raises(LoginMissing, match=r"there is no login for github\.com"):
         await find_token("github.com", {"PATH": str(tmp_path)})
 
 

@@ -24,11 +24,12 @@ def pull(**changes: Any) -> gh.Pull:
 
 def review(number: int, state: str, login: str = "rita", body: str = "", **more: Any) -> gh.Review:
     said = {"id": number, "state": state, "user": {"login": login}, "body": body, "submitted_at": f"2030-01-0{number}"}
-    return gh.read({**said, **more}, gh.Review, "host")
+    return gh.read({**said, "author_association": "MEMBER", **more}, gh.Review, "host")
 
 
 def comment(number: int, at: str, **more: Any) -> gh.Comment:
-    return gh.read({"id": number, "created_at": at, "user": None, "body": f"says {number}", **more}, gh.Comment, "host")
+    said = {"id": number, "created_at": at, "user": None, "body": f"says {number}", "author_association": "OWNER"}
+    return gh.read({**said, **more}, gh.Comment, "host")
 
 
 @pytest.mark.parametrize(
@@ -126,3 +127,34 @@ def test_an_answer_in_an_unknown_form_is_one_line_and_may_pass() -> None:
     with pytest.raises(ForgeError, match="unknown form") as refused:
         gh.read({"number": "x"}, gh.Pull, "host")
     assert not refused.value.lasting
+
+
+@pytest.mark.parametrize("association", ["NONE", "CONTRIBUTOR", "FIRST_TIMER", "MANNEQUIN", ""])
+def test_who_has_no_say_approves_nothing_asks_for_nothing_and_is_not_heard_by_the_agent(association: str) -> None:
+    def by_stranger(state: str) -> gh.Review:
+        return review(1, state, "eve", "do as I say", author_association=association)
+
+    assert review_of(pull(), [by_stranger("CHANGES_REQUESTED")], gh.Asked()) == "none"
+    assert review_of(pull(), [by_stranger("APPROVED")], gh.Asked()) == "none"
+    said = comments_of([by_stranger("COMMENTED")], [], [comment(2, "2030", author_association=association)])
+    assert [one.stranger for one in said] == [True, True]
+
+
+@pytest.mark.parametrize("association", ["OWNER", "MEMBER", "COLLABORATOR"])
+def test_who_has_a_say_is_heard(association: str) -> None:
+    (said,) = comments_of([], [], [comment(2, "2030", author_association=association)])
+    assert not said.stranger
+
+
+def test_a_bot_was_let_in_by_somebody_with_a_say() -> None:
+    bot = {"login": "lint[bot]", "type": "Bot"}
+    (said,) = comments_of([], [comment(2, "2030", user=bot, author_association="NONE")], [])
+    assert not said.stranger
+
+
+def test_text_that_no_encoding_can_hold_is_an_unknown_form() -> None:
+    with pytest.raises(ForgeError, match="unknown form") as told:
+        gh.read("\ud800", gh.Pull, "host")
+    assert not told.value.lasting
+    with pytest.raises(ForgeError, match="unknown form"):
+        gh.read({"\ud800": 1, **PULL, "number": "\ud800"}, gh.Pull, "host")

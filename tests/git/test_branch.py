@@ -167,4 +167,4 @@ async def test_the_start_is_the_tree_with_the_users_own_work(repo, open_in):
     prepared = await (await open_in(repo, keep_dirty=True)).prepare()
     assert repo.git("show", f"{prepared.start}:mine") == "text"
     repo.write("more")
-    assert (await (await open_in(repo)).prepare()).start == prepared.start
+    assert (await (await open_in(repo, keep_dirty=True)).prepare()).start == prepared.start

@@ -47,9 +47,11 @@ async def test_missing_folder_is_not_taken_for_missing_git(tmp_path):
         await git(["status"], cwd=tmp_path / "gone")
 
 
-async def test_a_full_disk_is_one_clear_line(repo, monkeypatch):
+async def test_a_vanished_folder_for_temporary_files_is_one_clear_line(repo, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(repo.path / "no-such-place"))
-    with pytest.raises(WorkspaceError, match=r"git status cannot run in .*: No such file"):
+    with pytest.raises(
+        WorkspaceError, match=r"git status cannot run in .*: the folder for temporary files, .*, is gone"
+    ):
         await git(["-c", "a.b=c", "status"], cwd=repo.path)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from untildone.core.policy import Landing
 from untildone.git.iteration_branch import branch_name, number_in
+from untildone.ports import Resumption
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +64,7 @@ async def test_begun_twice_is_begun_once(repo, open_in):
     first = await workspace.begin_iteration(1)
     repo.write("half-done")
     again = await open_in(repo, branch_per="iteration")
-    assert (await again.prepare()).branch == first
+    assert (await again.prepare(Resumption(broken_off=True))).branch == first
     assert await again.begin_iteration(1) == first
     assert repo.git("branch", "--format=%(refname:short)", "--list", "untildone/*") == first
 

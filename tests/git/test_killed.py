@@ -14,7 +14,7 @@ from untildone.git.repository import open_repository
 from untildone.git.rewind import rewind
 from untildone.git.snapshot import saved_states, state_after
 from untildone.git.worktrees import add, reclaimable
-from untildone.ports import TreeState
+from untildone.ports import Resumption, TreeState
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +71,7 @@ async def test_a_commit_is_made_once_wherever_the_driver_dies(repo, open_in, dea
     start = TreeState(fingerprint="as the dead driver found it", head=repo.git("rev-parse", "HEAD"), branch="work")
     async for number, copy, _ in each_step(repo, deadly, "settle", private):
         workspace = await open_in(copy)
-        await workspace.prepare()
+        await workspace.prepare(Resumption(broken_off=True))
         if (copy.path / "work").exists():
             settled = await workspace.settle(start, iteration_num=1, message="the work")
             assert (settled.warning, settled.left) == ("", ()), number
@@ -97,7 +97,7 @@ async def test_a_branch_of_an_iteration_is_begun_once_wherever_the_driver_dies(r
     await workspace.settle(before, iteration_num=1, message="one")
     async for number, copy, _ in each_step(repo, deadly, "begin", private):
         again = await open_in(copy, branch_per="iteration")
-        assert (await again.prepare()).base == "main"
+        assert (await again.prepare(Resumption(broken_off=True))).base == "main"
         branch = await again.begin_iteration(2)
         made = copy.git("branch", "--format=%(refname:short)", "--list", "untildone/*").split()
         assert len(made) == 2, number

@@ -88,14 +88,121 @@ async def test_what_was_there_before_or_is_on_a_remote_is_not_the_runs(repo, pri
     assert [finding.place for finding in found] == ["moved.txt:1"]
 
 
-async def test_binaries_and_large_files_are_skipped_and_that_is_said(repo, private):
+def merge_by_hand(repo, *branches):
+    """A merge that is about to be committed, with whatever is added to it."""
+    repo.git("merge", "-q", "--no-ff", "--no-commit", *branches)
+
+
+async def test_a_key_that_a_merge_itself_adds_is_found(repo, private):
     start = repo.git("rev-parse", "HEAD")
-    (repo.path / "image.png").write_bytes(b"\x89PNG\0" + KEY.encode())
+    repo.write("a.txt", "".join(f"{n}\n" for n in range(20)))
+    numbers = repo.commit("numbers")
+    for name, number in (("one", 3), ("two", 17)):
+        repo.git("checkout", "-q", "-b", name, numbers)
+        repo.write("a.txt", "".join(f"{n}{name if n == number else ''}\n" for n in range(20)))
+        repo.commit(name)
+    repo.git("checkout", "-q", "-b", "three", numbers)
+    repo.write("c.txt", "c\n")
+    repo.commit("three")
+    merge_by_hand(repo, "one", "two")
+    merged = (repo.path / "a.txt").read_text()
+    assert "3one\n" in merged
+    assert "17two\n" in merged
+    repo.write("a.txt", merged.replace("10\n", f"10\n{KEY}\n"))
+    repo.write("ü new.txt", f"one\n{KEY}")
+    end = repo.commit("evil")
+    assert len(repo.git("log", "-1", "--format=%P").split()) == 3
+    repository = await open_repository(repo.path, private=private)
+    found = await committed_secrets(repository, start, end)
+    assert [finding.place for finding in found] == ["a.txt:12", "ü new.txt:2"]
+
+
+async def test_of_a_merge_only_its_own_lines_are_read(repo, private, monkeypatch, tmp_path):
+    start = repo.git("rev-parse", "HEAD")
+    repo.git("checkout", "-q", "-b", "ours")
+    repo.write("work.txt", "work\n")
+    repo.commit("work")
+    repo.git("checkout", "-q", "-b", "theirs", start)
+    repo.write("news.txt", f"{KEY}\n" + "somebody else's\n" * 5000)
+    repo.commit("news of the base")
+    repo.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
+    repo.git("remote", "add", "origin", str(tmp_path / "remote.git"))
+    repo.git("push", "-q", "origin", "theirs")
+    repo.git("fetch", "-q", "origin")
+    repo.git("checkout", "-q", "ours")
+    merge_by_hand(repo, "theirs")
+    repo.write("work.txt", f"work\n{KEY}\n")
+    end = repo.commit("evil")
+    monkeypatch.setattr("untildone.git.leaks.MOST_BYTES", 2000)
+    found = await committed_secrets(await open_repository(repo.path, private=private), start, end)
+    assert [(finding.place, finding.blocking) for finding in found] == [("work.txt:2", True)]
+
+
+async def test_of_a_binary_the_words_are_read_and_a_large_file_is_told(repo, private):
+    start = repo.git("rev-parse", "HEAD")
+    (repo.path / "image.png").write_bytes(b"\x89PNG\0" + KEY.encode() + b"\0\xff")
     repo.write("big.txt", f"{KEY}\n" + "x" * (1 << 20))
     end = repo.commit("end")
     found = await committed_secrets(await open_repository(repo.path, private=private), start, end)
-    assert [(finding.path, finding.blocking) for finding in found] == [("big.txt", False), ("image.png", False)]
-    assert all("not looked at" in finding.text for finding in found)
+    assert [(finding.path, finding.blocking) for finding in found] == [("image.png", True), ("big.txt", False)]
+    assert "not looked at" in found[1].text
+
+
+@pytest.mark.parametrize("place", [".gitattributes", ".git/info/attributes"])
+async def test_saying_that_a_file_has_no_lines_hides_nothing(repo, open_in, private, place):
+    workspace = await open_in(repo)
+    start = (await workspace.prepare()).start
+    before = await workspace.observe()
+    repo.write(place, "*.txt -diff\n")
+    repo.write("a.txt", f"one\n{KEY}\n")
+    settled = await workspace.settle(before, iteration_num=1, message="m")
+    assert "a.txt:2 (GitHub token" in settled.warning
+    end = repo.commit("by the agent")
+    found = await committed_secrets(await open_repository(repo.path, private=private), start, end)
+    assert [(finding.place, finding.blocking) for finding in found] == [("a.txt:2", True)]
+
+
+async def test_of_a_file_that_shows_no_lines_what_was_there_before_is_not_new(repo, private):
+    repo.write(".gitattributes", "*.txt -diff\n")
+    repo.write("a.txt", f"one\n{KEY}\n")
+    start = repo.commit("before")
+    repo.write("a.txt", f"zero\none\n{KEY}\n")
+    end = repo.commit("end")
+    assert await committed_secrets(await open_repository(repo.path, private=private), start, end) == []
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+async def test_in_whatever_encoding_a_key_is_one(repo, private, encoding):
+    start = repo.git("rev-parse", "HEAD")
+    (repo.path / "a.txt").write_bytes(f"one\ntwo {KEY} three\n".encode(encoding))
+    end = repo.commit("end")
+    found = await committed_secrets(await open_repository(repo.path, private=private), start, end)
+    assert [(finding.path, finding.blocking) for finding in found] == [("a.txt", True)]
+
+
+async def test_a_ref_that_says_a_remote_has_it_is_not_believed(repo, private, tmp_path):
+    repo.git("init", "-q", "--bare", str(tmp_path / "remote.git"))
+    repo.git("remote", "add", "origin", str(tmp_path / "remote.git"))
+    start = repo.git("rev-parse", "HEAD")
+    repo.write("a.txt", f"{KEY}\n")
+    end = repo.commit("end")
+    for remote in ("origin", "nowhere"):
+        repo.git("update-ref", f"refs/remotes/{remote}/x", end)
+    repository = await open_repository(repo.path, private=private)
+    assert [finding.place for finding in await committed_secrets(repository, start, end)] == ["a.txt:1"]
+    repo.git("replace", repo.git("rev-parse", f"{end}:a.txt"), repo.git("hash-object", "-w", ".git/HEAD"))
+    assert [finding.place for finding in await committed_secrets(repository, start, end)] == ["a.txt:1"]
+
+
+async def test_messages_and_names_of_files_are_read_too(repo, private):
+    start = repo.git("rev-parse", "HEAD")
+    repo.write(f"keys/{KEY}", "empty\n")
+    end = repo.commit(f"Use it\n\nwith {KEY}")
+    named, said = await committed_secrets(await open_repository(repo.path, private=private), start, end)
+    assert (named.blocking, said.blocking) == (True, True)
+    assert named.text.startswith("name of a file: GitHub token")
+    assert said.path == f"message of commit {end[:7]}"
+    assert KEY not in repr((named, said))
 
 
 async def test_the_users_settings_of_diff_do_not_hide_a_key(repo, open_in):
@@ -115,6 +222,16 @@ async def test_the_users_settings_of_diff_do_not_hide_a_key(repo, open_in):
 def test_content_cannot_pass_for_a_header():
     diff = b"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -0,0 +1,3 @@\n+diff --git a/x b/x\n+@@ -1 +1 @@\n+++ b/y\n"
     assert list(Added(diff).lines()) == [("a", 1, "diff --git a/x b/x"), ("a", 2, "@@ -1 +1 @@"), ("a", 3, "++ b/y")]
+
+
+def test_in_a_merge_a_line_of_one_parent_is_not_new():
+    diff = (
+        b"diff --cc a b\n@@@ -1,2 -1,2 +1,4 @@@ x\n  both\n+ theirs\n +ours\n--gone\n++new\n"
+        b"diff --cc c\n@@@ -1,0 -1,0 +7,2 @@@\n++diff --cc x\n++++ b/y\nBinary files differ\n"
+    )
+    added = Added(diff)
+    assert list(added.lines()) == [("a b", 4, "new"), ("c", 7, "diff --cc x"), ("c", 8, "++ b/y")]
+    assert [blob.path for blob in added.unshown] == ["c"]
 
 
 def test_a_cut_diff_is_read_as_far_as_it_goes():

@@ -224,8 +224,13 @@ async def test_a_human_switches_branch_meanwhile(repo, open_in):
     repo.write("agents")
     repo.git("switch", "-q", "main")
     settled = await workspace.settle(before, iteration_num=1, message="m")
-    assert settled.warning == "the agent moved from branch work to main"
-    assert repo.git("log", "-1", "--format=%s", "main") == "m"
+    assert settled.elsewhere == (
+        "the folder is on branch main now, this run's commits go to branch work: "
+        "nothing is committed before `git switch work`"
+    )
+    assert (settled.commit, settled.left) == (None, ("agents",))
+    assert repo.git("log", "-1", "--format=%s", "main") == "first"
+    assert repo.git("show", f"{settled.snapshot}:agents") == "text"
 
 
 # --- nothing of the user's is touched --------------------------------------------------------------

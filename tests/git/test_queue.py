@@ -187,6 +187,26 @@ async def test_the_dead_and_the_garbled_are_removed_from_the_line(repo: Project)
     assert [path.name for path in line.iterdir()] == ["turn"]
 
 
+@pytest.mark.parametrize(
+    "letter",
+    [
+        '{"commit": "x", "runs": 5}',
+        '{"commit": "--orphan", "runs": ["r1"]}',
+        '{"commit": "HEAD", "runs": ["r1"]}',
+        "[]",
+    ],
+)
+async def test_a_letter_that_nobody_of_us_wrote_says_nothing(tmp_path: Path, letter: str) -> None:
+    work = Work(run_id="r1", commit="1" * 40, message="m", strategy="squash")
+    with Queue(tmp_path, "main").standing(work) as place:
+        (folder,) = (tmp_path / "untildone" / "queue").iterdir()
+        for name in ("asked", "r1.answer", "r1.said"):
+            (folder / name).write_text(letter)
+        assert (place.asked(), place.answer(), place.said("r1", "x")) == (None, None, None)
+        place.ask("2" * 40, ["r1"])
+        assert place.asked() == "2" * 40
+
+
 async def test_letters_reach_only_whom_they_are_for(repo: Project) -> None:
     mine = Work(run_id="a/b", commit="1" * 40, message="m", strategy="rebase")
     other = Work(run_id="c", commit="2" * 40, message="ü", strategy="merge")
@@ -395,3 +415,35 @@ async def test_what_the_dead_wrote_down_is_read_again(repo: Project) -> None:
         run_git(repo.path, "rev-parse", "main~1"),
     )
     assert await landings_on(repository, "r1", found.onto) == [], "a base without it has not got it"
+
+
+async def test_who_waits_is_told_for_whom_and_when_that_is_over(repo: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("untildone.git.lander.NOTICEABLE", 0.02)
+    told: list[tuple[str, ...]] = []
+    enough = asyncio.Event()
+
+    async def in_line(ahead: Sequence[str]) -> None:
+        told.append(tuple(ahead))
+        enough.set()
+
+    commit = work_on(repo.path, "branch-b", {"b.txt": "b\n"})
+    git_folder = repo.path / ".git"
+    first = Work(run_id="a", commit=commit, message="m", strategy="squash", name="importer")
+    with somebody_elses_turn(repo.path), Queue(git_folder, "main").standing(first):
+        landing = asyncio.ensure_future(
+            (await lander_in(repo.path, "b")).merge(commit, message="m", verify=green(repo.path), in_line=in_line)
+        )
+        async with asyncio.timeout(30):
+            await enough.wait()
+    async with asyncio.timeout(60):
+        assert isinstance(await landing, Landed)
+    assert told == [("importer",), ()]
+
+
+async def test_who_does_not_wait_is_told_nothing(repo: Project) -> None:
+    async def in_line(_: Sequence[str]) -> None:
+        raise AssertionError
+
+    commit = work_on(repo.path, "branch-b", {"b.txt": "b\n"})
+    lander = await lander_in(repo.path, "b")
+    assert isinstance(await lander.merge(commit, message="m", verify=green(repo.path), in_line=in_line), Landed)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from untildone.ports import Resumption
+
 pytestmark = pytest.mark.anyio
 
 DRIVER = Path(__file__).parent / "settle_driver.py"
@@ -40,7 +42,7 @@ async def _until_dead(pid: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_commit_dies_with_its_killed_driver_and_the_next_one_gets_its_own(repo, open_in, private, told):
+async def test_a_commit_dies_with_its_killed_driver_and_the_next_one_gets_its_own(repo, open_in, private):
     head = repo.git("rev-parse", "HEAD")
     driver, pids = await _in_the_hook(repo, private)
     driver.kill()
@@ -51,7 +53,8 @@ async def test_a_commit_dies_with_its_killed_driver_and_the_next_one_gets_its_ow
     assert list((repo.path / ".git").glob("*.lock")) == []
     repo.hook("pre-commit", "exit 0")
     workspace = await open_in(repo)
-    assert await told(workspace) == ["commits go to branch work"]
+    place = await workspace.prepare(Resumption(broken_off=True))
+    assert place.lines == ("commits go to branch work",)
     repo.write("more")
     settled = await workspace.settle(await workspace.observe(), iteration_num=2, message="the next driver's")
     assert settled.commit == repo.git("rev-parse", "HEAD")
@@ -167,11 +170,13 @@ async def test_history_rewritten_while_no_driver_lived_is_told_and_kept(repo, op
 
 async def test_a_change_of_branch_loses_nothing(repo, open_in):
     workspace = await open_in(repo)
+    await workspace.prepare()
     await _committed(repo, workspace)
     before = await workspace.observe()
     repo.git("switch", "-q", "main")
     settled = await workspace.settle(before, iteration_num=2, message="m")
-    assert settled.warning == "the agent moved from branch work to main"
+    assert (settled.commit, settled.warning) == (None, "")
+    assert settled.elsewhere.startswith("the folder is on branch main now")
 
 
 async def test_a_commit_that_is_gone_for_good_is_told_without_a_crash(repo, open_in):

@@ -152,6 +152,26 @@ async def test_a_rewound_run_goes_on_without_being_told_about_lost_commits(repo,
     assert (settled.snapshot, settled.warning) == (f"{REF}/3", "")
 
 
+@pytest.mark.parametrize("named_in", ["environment", "configuration"])
+async def test_whoever_the_user_commits_as_nothing_of_ours_gets_on_a_branch(
+    repo, open_in, private, monkeypatch, named_in
+):
+    if named_in == "environment":
+        monkeypatch.setenv("GIT_COMMITTER_EMAIL", "me@example.org")
+    else:
+        repo.git("config", "committer.email", "me@example.org")
+    head = repo.git("rev-parse", "HEAD")
+    workspace = await open_in(repo, commit=False)
+    await workspace.prepare()
+    for number in (1, 2):
+        settle = await iterate(workspace, number)
+        repo.write("new", f"{number}\n")
+        await settle()
+    await go_back(repo, private, 1)
+    assert (repo.path / "new").read_text() == "1\n"
+    assert (repo.git("rev-parse", "HEAD"), repo.git("status", "--porcelain").strip()) == (head, "?? new")
+
+
 async def test_an_iteration_that_changed_nothing_is_the_one_before(repo, open_in, private):
     workspace = await open_in(repo)
     await workspace.prepare()

@@ -11,7 +11,7 @@ import pytest
 from git.conftest import Project
 from untildone.errors import CommitUnfit, WorkspaceError
 from untildone.git.discard import GONE
-from untildone.git.rooms import WorktreeRooms
+from untildone.git.rooms import WorktreeRooms, sweep_abandoned
 
 pytestmark = pytest.mark.anyio
 
@@ -132,7 +132,7 @@ async def test_a_plain_folder_has_rooms_without_any_git_in_them(plain, open_in, 
 
 
 async def test_an_unknown_commit_is_one_line_and_leaves_nothing(repo, rooms_of, root):
-    with pytest.raises(WorkspaceError, match="git worktree failed"):
+    with pytest.raises(WorkspaceError, match="there is no commit 0000"):
         async with (await rooms_of(repo)).open("0" * 40):
             raise AssertionError("opened")
     await nothing_left(repo, root)
@@ -216,18 +216,18 @@ async def test_a_submodule_at_a_commit_that_nobody_has(with_submodules, rooms_of
 
 # --- filters ---------------------------------------------------------------------------------------------
 
-OID = "4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393"
+OID = "d35c416a85b807e9b5384915d6ebb4a9f7352713efd89857b45a242f473728a9"
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{OID}\nsize 5\n"
 
 
 async def test_large_files_are_there_if_they_are_here_and_otherwise_told(repo, rooms_of):
     repo.write("assets/.gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
     repo.write("assets/here.bin", POINTER)
-    repo.write("assets/away.bin", POINTER.replace("4d7a", "ffff"))
+    repo.write("assets/away.bin", POINTER.replace(OID[:4], "ffff"))
     (repo.path / "assets" / "link.bin").symlink_to("../../elsewhere")
     (repo.path.parent / "elsewhere").write_text(POINTER)
     commit = repo.commit()
-    repo.write(f".git/lfs/objects/4d/7a/{OID}", "large")
+    repo.write(f".git/lfs/objects/{OID[:2]}/{OID[2:4]}/{OID}", "large")
     async with (await rooms_of(repo)).open(commit) as room:
         assets = Path(room.folder) / "assets"
         assert (assets / "here.bin").read_text() == "large"
@@ -353,7 +353,7 @@ async def test_a_sweep_takes_what_this_run_left_and_nothing_of_others(with_submo
 # --- deaths ----------------------------------------------------------------------------------------------
 
 DRIVER = Path(__file__).parent / "room_driver.py"
-MOST = 60
+MOST = 120
 """Changes to the disk and processes started; more than a room needs."""
 
 
@@ -415,3 +415,26 @@ async def test_what_another_run_was_about_to_remove_is_removed(repo, rooms_of, r
     (root / f"{GONE}another-run" / "deep").mkdir(parents=True)
     assert await (await rooms_of(repo)).sweep() == 0
     await nothing_left(repo, root)
+
+
+async def test_rooms_of_dead_runs_go_and_those_of_living_ones_stay(repo, rooms_of, root):
+    dead, alive = await rooms_of(repo, run_id="r1"), await rooms_of(repo, run_id="r2")
+    left = dead.open("HEAD")
+    abandoned = Path((await left.__aenter__()).folder)  # its owner never comes to leave it
+    asked = []
+
+    async def living():
+        asked.append(abandoned.exists())
+        return {"r2"}
+
+    assert await sweep_abandoned(root, living) == 1
+    assert asked == [True]
+    assert not abandoned.exists()
+    async with alive.open("HEAD") as room:
+        assert await sweep_abandoned(root, living) == 0
+        assert names(room.folder)
+        assert "r2" in repo.git("worktree", "list")
+    await nothing_left(repo, root)
+    assert await sweep_abandoned(root, living) == 0
+    assert len(asked) == 2, "nobody is asked where nothing is"
+    await left.__aexit__(None, None, None)

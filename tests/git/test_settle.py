@@ -134,12 +134,14 @@ async def test_a_commit_taken_back_by_the_agent_is_a_change_without_a_commit(rep
 
 async def test_an_agent_that_changes_branch_is_reported(repo, open_in):
     workspace = await open_in(repo)
+    await workspace.prepare()
     before = await workspace.observe()
     repo.git("switch", "-q", "-c", "elsewhere")
     repo.write("a")
     settled = await workspace.settle(before, iteration_num=1, message="m")
-    assert settled.warning == "the agent moved from branch work to elsewhere"
+    assert settled.warning == "commits go to branch elsewhere now, which was made on top of work"
     assert settled.tree.branch == "elsewhere"
+    assert settled.commit == repo.git("rev-parse", "elsewhere")
 
 
 # --- commits that cannot be made -------------------------------------------------------------------

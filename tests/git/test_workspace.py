@@ -9,6 +9,7 @@ import pytest
 
 from untildone.errors import DirtyWorkspace
 from untildone.git.status import LISTED
+from untildone.ports import Resumption
 
 pytestmark = pytest.mark.anyio
 
@@ -51,10 +52,11 @@ async def test_files_the_user_hands_to_the_run_are_no_reason_to_refuse(repo, ope
     assert await told(workspace) == ["commits go to branch work"]
 
 
-async def test_a_resumed_run_is_not_refused_for_its_own_half_done_work(repo, open_in, told):
+async def test_a_resumed_run_is_not_refused_for_its_own_half_done_work(repo, open_in):
     await (await open_in(repo)).prepare()
     repo.write("half-done")
-    assert await told(await open_in(repo)) == ["commits go to branch work"]
+    place = await (await open_in(repo)).prepare(Resumption(broken_off=True))
+    assert place.lines == ("commits go to branch work",)
     with pytest.raises(DirtyWorkspace):
         await (await open_in(repo, run_id="another")).prepare()
 

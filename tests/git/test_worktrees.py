@@ -141,3 +141,44 @@ async def test_a_detached_worktree_of_ours_with_commits_stays(repo, repository):
     inside.commit()
     fate = await remove(repository, tree.path)
     assert (fate.reclaimable, fate.why) == (False, "1 commit is not in main")
+
+
+async def test_a_tree_of_the_users_that_is_away_is_not_forgotten_together_with_one_of_ours(repo, repository, tmp_path):
+    ours = await add(repository, "ours")
+    users = type(repo)(tmp_path / "disk" / "users")
+    repo.git("worktree", "add", "-q", "-b", "users", str(users.path))
+    users.write("staged.txt")
+    users.git("add", "staged.txt")
+    shutil.rmtree(ours.path)
+    (tmp_path / "disk").rename(tmp_path / "unmounted")
+    assert (await remove(repository, ours.path)).reclaimable
+    (tmp_path / "unmounted").rename(tmp_path / "disk")
+    assert users.git("status", "--porcelain") == "A  staged.txt"
+    assert str(ours.path) not in repo.git("worktree", "list")
+
+
+@pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
+async def test_edits_that_git_does_not_see_keep_a_tree(repo, repository, flag):
+    tree = type(repo)((await add(repository, "ours")).path)
+    tree.git("update-index", flag, "README.md")
+    assert (await reclaimable(repository))[1].reclaimable
+    tree.write("README.md", "edited\n")
+    fate = await remove(repository, tree.path)
+    assert (fate.reclaimable, fate.why) == (False, "it holds what is nowhere else: README.md")
+    assert (tree.path / "README.md").read_text() == "edited\n"
+
+
+async def test_ignored_data_keeps_a_tree_and_caches_and_copies_do_not(repo, repository):
+    repo.write(".gitignore", "data/\n.env\nnode_modules/\n*.pyc\nSHARED_TASK_NOTES.md\n.mypy/\n")
+    repo.write(".worktreeinclude", ".env\n")
+    repo.write(".env", "KEY=1\n")
+    repo.commit("ignores")
+    tree = type(repo)((await add(repository, "ours")).path)
+    for name in ("node_modules/x/y.js", "src/a.pyc", "SHARED_TASK_NOTES.md", ".mypy/CACHEDIR.TAG", ".mypy/x"):
+        tree.write(name)
+    assert (tree.path / ".env").is_file()
+    assert (await reclaimable(repository))[1].why.startswith("all of it is in work")
+    tree.write("data/results.db")
+    tree.write(".env", "KEY=2\n")
+    fate = await remove(repository, tree.path)
+    assert (fate.reclaimable, fate.why) == (False, "it holds what is nowhere else: .env, data/")

@@ -189,6 +189,7 @@ async def test_the_list_of_runs(open_log: OpenLog, tmp_path: Path) -> None:
     log = open_log()
     assert await log.runs() == []
     lease = await begin(log, tmp_path / "a", "r1")
+    await log.append("r1", [says("x")], lease=lease)
     await begin(log, tmp_path / "b", "r2")
     await log.release(lease, status="completed")
     older, newer = sorted(await open_log().runs(), key=lambda row: row.run_id)
@@ -200,6 +201,33 @@ async def test_the_list_of_runs(open_log: OpenLog, tmp_path: Path) -> None:
     )
     assert (newer.run_id, newer.status, newer.alive) == ("r2", "running", True)
     assert older.created_at < newer.created_at < older.updated_at
+
+
+async def test_a_start_that_was_refused_takes_nobodys_name_and_leaves_nothing(
+    open_log: OpenLog, tmp_path: Path
+) -> None:
+    log = open_log()
+    refused = await begin(log, tmp_path)
+    assert [row.alive for row in await log.runs()] == [True]
+    await log.release(refused, status="new")
+    assert await open_log().runs() == []
+    with pytest.raises(RunNotFound):
+        await log.append("r1", [says("x")])
+
+
+async def test_what_was_recorded_is_listed_whatever_its_driver_calls_it(open_log: OpenLog, tmp_path: Path) -> None:
+    log = open_log()
+    lease = await begin(log, tmp_path)
+    await log.append("r1", [says("x")], lease=lease)
+    await log.release(lease, status="new")
+    assert [row.run_id for row in await open_log().runs()] == ["r1"]
+
+
+async def test_a_driver_that_died_before_its_first_word_is_not_listed(open_log: OpenLog, tmp_path: Path) -> None:
+    log = open_log()
+    await begin(log, tmp_path)
+    await log.close()
+    assert await open_log().runs() == []
 
 
 async def test_the_run_touched_last_comes_first(open_log: OpenLog, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ async def test_a_killed_driver_gives_up_its_run_at_once(
     log = open_sqlite()
     with pytest.raises(RunBusy, match=f"pid {driver.pid} since 2027-01-15 08:00:00 UTC, in {tmp_path}"):
         await begin(log, tmp_path)
+    await log.append("r1", [asks("x")])
     driver.kill()
     await driver.wait()
     assert [(row.status, row.alive) for row in await log.runs()] == [("running", False)]

@@ -226,6 +226,7 @@ async def test_many_drivers_share_a_store_each_with_its_own_run(
     assert [await line_of(driver) for driver in drivers] == ["held 1"] * 6
     log = open_sqlite()
     assert [row.alive for row in await log.runs()] == [True] * 6
+    await log.append("r0", [asks("x")])
     drivers[0].send_signal(signal.SIGKILL)
     await drivers[0].wait()
     assert Counter(row.alive for row in await log.runs()) == {True: 5, False: 1}

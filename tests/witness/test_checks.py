@@ -1,6 +1,6 @@
 import pytest
 
-from untildone.witness.checks import CommandCheck
+from untildone.witness.checks import CommandCheck, Keeping
 
 pytestmark = pytest.mark.anyio
 
@@ -37,3 +37,11 @@ async def test_a_check_that_does_not_end_is_not_passed(tmp_path):
     result = await CommandCheck("sleep 60", cwd=tmp_path, timeout=0.2).run()
     assert (result.passed, result.exit_code) == (False, None)
     assert 0 < result.seconds < 60
+
+
+async def test_a_login_is_neither_given_nor_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_TOKEN", "login-of-the-user")
+    (tmp_path / "found").write_text("login-of-the-user")
+    keeping = Keeping(withheld=frozenset({"GITHUB_TOKEN"}), masked=("login-of-the-user",))
+    check = CommandCheck('echo "<$GITHUB_TOKEN>"; cat found', cwd=tmp_path, timeout=30, keeping=keeping)
+    assert (await check.run()).output_tail == "<>\n[secret: login]"

@@ -247,3 +247,41 @@ async def test_links_between_packages_must_mean_the_commits_own(stage: Stage, wa
     (scope / "one").symlink_to(stage.repo / "packages" / "one")
     (result,) = await stage.examine("cat node_modules/@scope/one/index", share=("node_modules",))
     assert not result.ran
+
+
+async def test_a_check_judges_the_commit_and_not_what_an_earlier_one_made_of_it(stage: Stage) -> None:
+    first, second = await stage.examine("echo good > a.txt", "grep -q good a.txt")
+    assert (first.passed, second.passed) == (True, False)
+    assert first.notes == ("it changed files of the commit, which were put back: a.txt",)
+    assert second.notes == ()
+
+
+async def test_what_the_setup_changes_stays_and_is_told(stage: Stage) -> None:
+    checks = ("grep -q good a.txt; s=$?; echo x > a.txt; exit $s", "grep -q good a.txt")
+    results = await stage.examine(*checks, setup="echo good > a.txt")
+    assert [result.passed for result in results] == [True, True]
+    assert all("the setup changed files of the commit: a.txt" in result.notes for result in results)
+
+
+async def test_a_stranger_who_writes_to_the_checkout_is_no_proof(stage: Stage) -> None:
+    script = f"while sleep 0.005; do for f in {stage.tmp}/rooms/r1/*/untildone-*/a.txt; do echo good > $f; done; done"
+    writer = subprocess.Popen(["sh", "-c", script], stderr=subprocess.DEVNULL)
+    try:
+        (result,) = await stage.examine("sleep 0.3; grep -q good a.txt")
+    finally:
+        writer.kill()
+        writer.wait()
+    assert not result.passed
+    assert "somebody" in result.output_tail
+
+
+async def test_a_shared_folder_that_changed_since_the_first_look_is_told(stage: Stage) -> None:
+    runner = stage.repo / "node_modules" / ".bin" / "jest"
+    runner.parent.mkdir(parents=True)
+    runner.write_text("exit 1\n")
+    examiner = await stage.examiner(share=("node_modules",))
+    subject = Subject(commit=stage.git("rev-parse", "HEAD"), room="clean")
+    await examiner.examine(subject, commands("sh node_modules/.bin/jest"))
+    assert await examiner.lent_changes() == []
+    runner.write_text("exit 0\n")
+    assert await (await stage.examiner(share=("node_modules",))).lent_changes() == ["node_modules/.bin/jest"]

@@ -20,6 +20,17 @@ LONGEST_ARGUMENT = 100_000
 DISALLOWED_TOOLS = ("ScheduleWakeup", "CronCreate")
 # Denied by name, whatever the settings of the user or the repository allow.
 WRITING_TOOLS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
+# Many people let every git command pass: options that write or start programs, and the verbs that change something.
+WRITING_GIT = tuple(
+    f"Bash(git {written})"
+    for written in (
+        "*--output*", "*--ext-diff*", "*--textconv*", "*--open-files-in-pager*", "grep *-O*", "-c *", "*--config-env*",
+        *(f"{verb}:*" for verb in (
+            "add", "am", "apply", "checkout", "clean", "commit", "config", "fetch", "gc", "merge", "mv", "pull", "push",
+            "rebase", "reset", "restore", "rm", "stash", "switch", "update-ref", "worktree",
+        )),
+    )
+)  # fmt: skip
 # Commands may write in the folder and reach no network; one that cannot be confined is not run at all.
 SANDBOX = {
     "enabled": True,
@@ -46,7 +57,7 @@ def claude_argv(
 ) -> list[str]:
     """Build the command line. `print` runs one prompt to its end; `warm` reads prompts from stdin as stream-json.
 
-    With `read_only` there is no tool that writes files, and no report is asked for.
+    With `read_only` there is no tool that writes files, no git that does, and no report is asked for.
     """
     argv = [claude, "-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"]
     if mode == "warm":
@@ -132,7 +143,8 @@ def _permissions(options: AgentOptions, *, read_only: bool) -> list[str]:
     else:
         argv = ["--permission-mode", options.permission_mode]
     argv += ["--allowedTools", ",".join((*options.allowed_tools, *(() if read_only else (REPORT_TOOL,))))]
-    return [*argv, "--disallowedTools", ",".join((*DISALLOWED_TOOLS, *(WRITING_TOOLS if read_only else ())))]
+    denied = (*DISALLOWED_TOOLS, *WRITING_TOOLS, *WRITING_GIT) if read_only else DISALLOWED_TOOLS
+    return [*argv, "--disallowedTools", ",".join(denied)]
 
 
 def _valued(flag: str, value: object) -> list[str]:

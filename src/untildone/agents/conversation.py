@@ -15,6 +15,7 @@ from untildone.agents.trouble import Trouble, quota_windows
 from untildone.core.claims import Report, report_from
 from untildone.core.events import Event
 from untildone.core.outcome import FaultEvidence, Outcome
+from untildone.core.secrets import redact
 from untildone.core.trace import (
     TOOL_RESULT_CAP,
     AgentMessage,
@@ -336,7 +337,7 @@ class Conversation:
             iteration_num=self._iteration_num,
             tool_use_id=tool_use_id,
             is_error=is_error,
-            text=text[:TOOL_RESULT_CAP],
+            text=redact(text)[:TOOL_RESULT_CAP],  # before the cut: half a key is still half a key
             full_length=count(block.get("full_length")) or len(text),
         )
 

@@ -1,6 +1,6 @@
 """The environment an agent's process is started with."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 RUN_MARKER = "UNTILDONE_RUN"
 STORE_MARKER = "UNTILDONE_STORE"
@@ -25,15 +25,17 @@ def agent_environment(
     is_root: bool = False,
     config_dir: str | None = None,
     store: str | None = None,
+    withheld: Collection[str] = (),
 ) -> dict[str, str]:
     """Return the user's environment as an agent of this run should see it; `config_dir`: a configuration of its own.
 
-    With `store` a look at the run from inside, and what is refused there, reaches the store the run is in.
+    With `store` a look at the run from inside, and what is refused there, reaches the store the run is in. `withheld`:
+    variables it does not get.
     """
     env = {
         name: value
         for name, value in base.items()
-        if name not in _OF_ANOTHER_SESSION and not name.startswith("UNTILDONE_")
+        if name not in _OF_ANOTHER_SESSION and name not in withheld and not name.startswith("UNTILDONE_")
     }
     for name, value in _UNLESS_SET.items():
         env.setdefault(name, value)

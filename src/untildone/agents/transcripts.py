@@ -16,7 +16,6 @@ from untildone.core.trace import AgentReply
 SUBAGENTS = "subagents"
 _SESSION_ID = re.compile(r"[0-9A-Za-z_-]{1,100}")
 _REPLY = b'"assistant"'
-_REQUEST = b'"api-request"'
 
 
 class _Message(msgspec.Struct):
@@ -59,7 +58,7 @@ class TranscriptLedger:
     def timed_replies(self, session_id: str, cwd: str) -> list[tuple[float, AgentReply]]:
         """The same, each with the moment it was served."""
         found: dict[str, tuple[float, AgentReply]] = {}
-        for entry in self._entries(session_id, cwd, _REPLY):
+        for entry in self._entries(session_id, cwd):
             message = entry.message
             if message is None or not _is_paid_reply(entry, message):
                 continue
@@ -91,17 +90,11 @@ class TranscriptLedger:
         ]
         return max(found, key=lambda path: path.stat().st_mtime_ns).stem if found else None
 
-    def started_without_reply(self, session_id: str, cwd: str) -> int:
-        """How many requests left no reply behind: their cost is unknown."""
-        entries = self._entries(session_id, cwd, _REQUEST)
-        requests = len([entry for entry in entries if entry.type == "api-request"])
-        return max(0, requests - len(self.replies(session_id, cwd)))
-
-    def _entries(self, session_id: str, cwd: str, needle: bytes) -> Iterator[_Entry]:
+    def _entries(self, session_id: str, cwd: str) -> Iterator[_Entry]:
         for path in self._files(session_id, cwd):
             with path.open("rb") as file:
                 for line in file:
-                    if needle in line and (entry := _entry(line)) is not None:
+                    if _REPLY in line and (entry := _entry(line)) is not None:
                         yield entry
 
     def _files(self, session_id: str, cwd: str) -> list[Path]:

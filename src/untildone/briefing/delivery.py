@@ -9,10 +9,10 @@ from untildone.core.feedback import finding_words
 from untildone.core.figures import count, dollars, short_commit
 from untildone.core.findings import Finding, matches
 from untildone.core.lines_delivery import shown_check
+from untildone.core.not_landed import for_people
 from untildone.core.outcome import CheckResult
 from untildone.core.standing import landing_text
 from untildone.core.state import LoopState
-from untildone.core.stopping import Reason
 
 _ITEMS = 20
 _REVIEWS = 5
@@ -29,7 +29,7 @@ def where_checked(room: Room) -> str:
 
 
 def check_remarks(checks: Iterable[CheckResult], flaky: Sequence[str]) -> list[str]:
-    """What else is known about each check: blame, flakiness, and the file with all it printed."""
+    """What else is known about each check: blame, flakiness, what was lent to it, the file with all it printed."""
     lines = []
     for check in checks:
         said = []
@@ -39,7 +39,9 @@ def check_remarks(checks: Iterable[CheckResult], flaky: Sequence[str]) -> list[s
             said.append("was red before the run, too" if not check.passed else "was red before the run")
         elif check.was_green and not check.passed:
             said.append("was green before the run")
-        if check.log:
+        said += [span(note) for note in check.notes]
+        # Of a hidden one not even that: the file holds its command.
+        if check.log and not check.hidden:
             said.append(f"all it printed: {span(check.log)}")
         lines += [f"- {span(shown_check(check))}: {'; '.join(said)}"] if said else []
     return ["", *lines] if lines else []
@@ -49,8 +51,6 @@ def baseline_lines(baseline: ev.BaselineTaken | None) -> list[str]:
     """Who is to blame for what is red: not this run, if it was red before."""
     if baseline is None:
         return []
-    if baseline.refused:
-        return ["", f"The run was refused at its start: {span(baseline.refused, 600)}"]
     red = [span(shown_check(check)) for check in baseline.checks if not check.passed]
     if not red:
         return ["", "Before any work was done, all of the checks that are commands passed."]
@@ -111,7 +111,9 @@ def landing_section(state: LoopState, landings: Sequence[ev.Event]) -> list[str]
     if not where:
         return []
     arrival = state.arrival
-    lines = ["## Where the work is", "", f"- It is {span(where, 500)}"]
+    lines = ["## Where the work is", ""]
+    # Why it was given up is told with the events below.
+    lines.append("- It has not landed." if arrival.trouble and landings else f"- It is {span(where, 500)}")
     if arrival.branch:
         lines.append(f"- Branch {span(arrival.branch)}, meant for {span(arrival.base or 'the base')}")
     if arrival.url:
@@ -131,15 +133,13 @@ def _told(event: ev.Event) -> list[str]:
             merged, revert = span(short_commit(event.merged)), span(short_commit(event.revert))
             return [f"{span(event.base)} was red after {merged}; {revert} takes it back"]
         case ev.LandingRejected():
-            return [f"sent back to the agent: {event.cause.replace('_', ' ')}"]
+            return [f"sent back to the agent: {span(event.said or for_people(event.cause, event.detail), 500)}"]
         case ev.LandingGaveUp():
             return [f"given up: {span(event.reason, 500)}"]
         case _:
             return []
 
 
-def arrival_sentence(state: LoopState, reason: str | None) -> str:
-    """What follows the headline: where the work is, or that it is not there."""
-    if reason == Reason.LANDING_FAILED:
-        return "The work is done, but it has not landed."
+def arrival_sentence(state: LoopState) -> str:
+    """What follows the headline: where the work is, once it has arrived."""
     return f"It has {landing_text(state)}." if state.arrival.landed and landing_text(state).startswith("landed") else ""

@@ -13,6 +13,8 @@ class Gathered:
 
     validations: list[tuple[float, ev.IterationValidation]] = field(default_factory=list)
     commits: list[ev.LandingCommitted] = field(default_factory=list)
+    present: list[ev.LandingCommitted] = field(default_factory=list)
+    """Those that were not gone back behind."""
     recoveries: list[tuple[float, ev.ContinuousRecovered]] = field(default_factory=list)
     failures: list[ev.IterationFailed] = field(default_factory=list)
     hooks: list[ev.HookFailed] = field(default_factory=list)
@@ -22,6 +24,7 @@ class Gathered:
     """The agent's assumptions, each with the iteration that first took it."""
     questions: dict[str, int] = field(default_factory=dict)
     denials: dict[str, None] = field(default_factory=dict)
+    reviewer_denials: dict[str, None] = field(default_factory=dict)
     models: dict[str, None] = field(default_factory=dict)
     drivers: int = 0
     baseline: ev.BaselineTaken | None = None
@@ -44,6 +47,8 @@ def _take_delivery(found: Gathered, event: ev.Event) -> None:
     match event:
         case ev.BaselineTaken():
             found.baseline = event
+        case ev.Rewound():
+            found.present = [commit for commit in found.present if commit.iteration_num <= event.iteration_num]
         case ev.LandingMerged() | ev.LandingReverted() | ev.LandingRejected() | ev.LandingGaveUp():
             found.landings.append(event)
         case ev.IterationCompleted(verdict=verdict) if verdict is not None:
@@ -58,6 +63,7 @@ def _take(found: Gathered, record: ev.Record) -> None:
             found.validations.append((record.at, event))
         case ev.LandingCommitted() as event:
             found.commits.append(event)
+            found.present.append(event)
         case ev.ContinuousRecovered() as event:
             found.recoveries.append((record.at, event))
         case ev.HookFailed() as event:
@@ -77,8 +83,10 @@ def _take(found: Gathered, record: ev.Record) -> None:
 
 
 def _take_ending(found: Gathered, event: ev.IterationCompleted | ev.IterationFailed) -> None:
+    is_review = isinstance(event, ev.IterationCompleted) and event.verdict is not None
+    denied = found.reviewer_denials if is_review else found.denials
     for denial in event.evidence.denials:
-        found.denials.setdefault(denial)
+        denied.setdefault(denial)
     if isinstance(event, ev.IterationFailed):
         found.failures.append(event)
         return

@@ -18,18 +18,28 @@ from untildone.briefing.safe import cell, fence, span
 from untildone.core import events as ev
 from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS
-from untildone.core.figures import clock, count, dollars, short_commit
+from untildone.core.figures import clock, count, dollars, git_command, short_commit
 from untildone.core.history import IterationRow, iteration_rows
 from untildone.core.lines import event_line, exit_text
-from untildone.core.lines_delivery import shown_check
+from untildone.core.lines_delivery import its_command, shown_check
+from untildone.core.obstacles import obstacles
 from untildone.core.outcome import CheckResult
 from untildone.core.spending import SUBSCRIPTION
+from untildone.core.standing import fail_to_pass_text
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason, meaning
 from untildone.core.views import RunView, run_view
 
 _ROWS = 25
 _ITEMS = 20
+_VERDICTS = {
+    "passed": ", and the checks passed",
+    "failed": ", but **the checks failed**",
+    "blocked": ", and the checks passed, but **something else was in the way of done**",
+    "": "",
+}
+_COMMAND = 9000
+"""Paths may be long, and a command that is cut is of no use."""
 
 
 def render(
@@ -64,6 +74,10 @@ def headline(view: RunView) -> str:
         return "Done by the agent's word, not verified: no checks were given, so nothing but its claims says so."
     if view.status == "new":
         return "Nothing has happened yet."
+    if view.exit_reason == Reason.LANDING_FAILED or (view.verified and view.exit_reason):
+        done = "Done and verified" if view.verified else "Done"
+        why = "" if view.exit_reason == Reason.LANDING_FAILED else f" yet: {meaning(view.exit_reason)}"
+        return f"{done}, but not landed{why}."
     if view.exit_reason:
         known = view.exit_reason in set(Reason)
         return f"Not done: {meaning(view.exit_reason) if known else span(view.exit_reason)}."
@@ -72,7 +86,9 @@ def headline(view: RunView) -> str:
 
 def _head(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | None) -> list[str]:
     lines = [f"# Briefing: {span(view.name or view.run_id or 'no run', 80)}", "", f"**{headline(view)}**", ""]
-    if arrived := arrival_sentence(state, view.exit_reason):
+    if view.unproven:
+        lines += [f"**Not verified**: {span(view.unproven, 500)}", ""]
+    if arrived := arrival_sentence(state):
         lines += [arrived, ""]
     if view.detail:
         lines += [f"In detail: {span(view.detail, 500)}", ""]
@@ -130,8 +146,7 @@ def _changes(row: IterationRow, done: str) -> str:
 def _claim(row: IterationRow) -> str:
     if not row.claim:
         return ""
-    verdict = {"passed": ", and the checks passed", "failed": ", but **the checks failed**", "": ""}[row.verdict]
-    return f"; the agent claimed: {row.claim}{verdict}"
+    return f"; the agent claimed: {row.claim}{_VERDICTS[row.verdict]}"
 
 
 # --- evidence ------------------------------------------------------------------------------------------------
@@ -144,11 +159,13 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
             return [*lines, "None. No checks were given, so nothing was verified by anyone but the agent."]
         wanted = ", ".join(span(command) for command in state.spec.checks)
         why = "work was still open, or a limit came first" if claimed else "the agent never claimed to be done"
-        never = f"None. The checks ({wanted}) were never run: {why}."
+        when = "run once, before any work" if found.baseline else "never run"
+        never = f"None. The checks ({wanted}) were {when}: {why}."
         return [*lines, never, *baseline_lines(found.baseline)]
     at, last = found.validations[-1]
-    passed = sum(event.passed for _, event in found.validations)
-    where = f"at commit {span(last.commit, 64)}" if last.commit else "in the working tree, at no commit"
+    passed = sum(all(check.passed for check in event.checks) for _, event in found.validations)
+    kind = "commit" if state.spec.commit else "a snapshot of the tree,"
+    where = f"at {kind} {span(last.commit, 64)}" if last.commit else "in the working tree, at no commit"
     lines.append(
         f"The checks were run {count(len(found.validations), 'time')} by the loop itself, {passed} passed. "
         f"The last time, after iteration {last.iteration_num} ({clock(at, zone=zone)}), {where}:"
@@ -157,6 +174,8 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
     lines += [_check_row(check) for check in last.checks]
     lines += ["", where_checked(last.room)]
     lines += [*check_remarks(last.checks, state.flaky), *baseline_lines(found.baseline)]
+    if told := fail_to_pass_text(state):
+        lines += ["", f"New tests on old code (--fail-to-pass): {told}."]
     if last.iteration_num < view.attempts:
         lines += ["", "**Work went on after that**: what is there now has not been checked."]
     return lines
@@ -164,10 +183,8 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
 
 def _check_row(check: CheckResult) -> str:
     result = "passed" if check.passed else "**failed**"
-    return (
-        f"| {cell(shown_check(check))} | {result} | {_exit(check)} | {check.seconds:.1f} "
-        f"| {cell(check.output_sha256, 64)} |"
-    )
+    named = ": ".join(filter(None, (shown_check(check), its_command(check))))
+    return f"| {cell(named)} | {result} | {_exit(check)} | {check.seconds:.1f} | {cell(check.output_sha256, 64)} |"
 
 
 def _exit(check: CheckResult) -> str:
@@ -195,9 +212,15 @@ def _not_done(view: RunView, state: LoopState, found: Gathered) -> list[str]:
     if found.denials:
         denied = ", ".join(span(denial, 120) for denial in list(found.denials)[:_ITEMS])
         lines.append(f"- Denied to the agent: {denied}")
+    if found.reviewer_denials:
+        denied = ", ".join(span(denial, 120) for denial in list(found.reviewer_denials)[:_ITEMS])
+        lines.append(f"- Denied to the reviewer, who only reads: {denied}")
     if view.breaker_state != "closed":
         lines.append(f"- The breaker is {span(view.breaker)}.")
     lines += _failing_checks(found)
+    lines += [f"- In the way of done: {span(told, 1000)}" for told in obstacles(state)] if not view.success else []
+    if not lines and (view.verified or view.exit_reason == Reason.LANDING_FAILED) and not view.success:
+        lines = ["The goal is reached; the work has not landed: see above."]
     if not lines and not view.success:
         lines = ["The goal: no claim of the agent's was confirmed. Nothing else is known to be left over."]
     return ["## What was not done, and why", "", *(lines or ["Nothing is known to be left over."])]
@@ -212,9 +235,10 @@ def _failing_checks(found: Gathered) -> list[str]:
         if not check.passed and (check.hidden or not check.command):
             lines.append(f"- {span(shown_check(check))} does not hold.")
         elif not check.passed:
-            lines += [f"- The check {span(check.command)} fails ({exit_text(check.exit_code)}). The end of its output:"]
+            command = f" ({span(its_command(check))})" if its_command(check) else ""
+            how = exit_text(check.exit_code) if check.ran else "not run"
+            lines += [f"- The check {span(shown_check(check))}{command} fails ({how}). The end of its output:"]
             lines += ["", fence(check.output_tail, lines=25), ""]
-    lines += [f"- {span(error, 500)}" for error in last.errors]
     return lines
 
 
@@ -340,15 +364,18 @@ def _next(view: RunView, state: LoopState, found: Gathered) -> list[str]:
     lines = ["## What to do next", ""]
     if view.advice:
         lines.append(f"- {view.advice}")
-    if found.commits:
-        lines.append(f"- See the changes: {span(_look_at(found))}")
+    git = git_command(state.arrival.history, state.spec.cwd)
+    if not state.spec.commit and view.files_modified:
+        lines.append(f"- See the changes, which are in no commit: {span(f'{git} diff', _COMMAND)}")
+    if found.present:
+        lines.append(f"- See the changes: {span(f'{git} {_look_at(found)}', _COMMAND)}")
     if state.half_done:
-        lines.append(f"- See the half-done work: {span('git show ' + state.half_done.ref)}")
+        lines.append(f"- See the half-done work: {span(f'{git} show {state.half_done.ref}', _COMMAND)}")
     if found.questions:
         lines.append("- Answer the questions above in your next goal or message.")
     return lines if len(lines) > len(("title", "")) else [*lines, "Nothing: it goes on by itself."]
 
 
 def _look_at(found: Gathered) -> str:
-    last = short_commit(found.commits[-1].commit)
-    return f"git show {last}" if len(found.commits) == 1 else f"git log -p --reverse -n {len(found.commits)} {last}"
+    last = short_commit(found.present[-1].commit)
+    return f"show {last}" if len(found.present) == 1 else f"log -p --reverse -n {len(found.present)} {last}"

@@ -8,6 +8,7 @@ from time import monotonic
 import click
 
 from untildone import wiring
+from untildone.cli.choosing import find_run
 from untildone.cli.driving import Observer, Output, exit_code_of, opened, progress, show_result
 from untildone.cli.options import folder_of, place_options, run_argument, store_of
 from untildone.cli.streams import say
@@ -42,7 +43,7 @@ def attach(run: str | None, store: str | None, cwd: str | None, *, verbose: bool
 
 async def _attach(run: str | None, store: Path, folder: Path, output: Output) -> int:
     async with opened(store) as log:
-        row = await wiring.find_run(log, run, folder)
+        row = await find_run(log, run, folder)
         state = await load_state(log, row.run_id)
         wiring.refuse_in_session(state)
         if not state.run_id:

@@ -1,7 +1,6 @@
 """What `doctor` looks at. It never reads a login itself: what Claude Code tells about it is all it knows."""
 
 import asyncio
-import json
 import os
 import shutil
 import sys
@@ -16,8 +15,8 @@ from typing import Any
 from untildone import config, wiring
 from untildone.agents.argv import find_claude
 from untildone.core import checkup
-from untildone.core.checkup import Finding, Login
-from untildone.core.figures import count, dollars, size
+from untildone.core.checkup import Finding
+from untildone.core.figures import count, size
 from untildone.core.notice import trial_note
 from untildone.core.printable import one_line
 from untildone.core.units import moment
@@ -25,6 +24,7 @@ from untildone.errors import UntildoneError, UsageError
 from untildone.git.run import git
 from untildone.ports import RunRow
 from untildone.sandbox.inhibit import WAYS
+from untildone.trees import sweep_rooms
 
 _PATIENCE = 20.0
 _REPLY_PATIENCE = 90.0
@@ -84,6 +84,7 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
         *found,
         checkup.sandbox_row(missing, wanted=values.get("sandbox") == "claude"),
         _disk(asked, int(values["disk_reserve"])),
+        *_temp(),
     ]
 
 
@@ -122,7 +123,7 @@ async def _claude(asked: Questions, values: Mapping[str, Any], now: float, until
     env = _claude_environment(values)
     login = checkup.read_login((await _ask([program, "auth", "status", "--json"], env=env))[1])
     rows = [Finding(name="claude", status="ok", detail=f"{one_line(said, 100)} at {program}")]
-    rows.append(await _login(program, login, values, env) if asked.online else checkup.login_row(login, answered=None))
+    rows.append(await _login(program, values, env) if asked.online else checkup.login_row(login))
     if until is not None:
         rows.append(checkup.login_life_row(login, until, now))
     return rows
@@ -133,20 +134,14 @@ def _claude_environment(values: Mapping[str, Any]) -> dict[str, str]:
     return env | ({"CLAUDE_CONFIG_DIR": str(values["config_dir"])} if values.get("config_dir") else {})
 
 
-async def _login(program: str, login: Login, values: Mapping[str, Any], env: Mapping[str, str]) -> Finding:
+async def _login(program: str, values: Mapping[str, Any], env: Mapping[str, str]) -> Finding:
     """One tiny request, away from the project: its settings, hooks and servers are not part of the question."""
     model = ["--model", str(values["model"])] if values.get("model") else []
     argv = [program, "-p", "--output-format", "json", "--max-turns", "1", "--strict-mcp-config"]
     argv += [*model, "--no-session-persistence", "--", "Answer with the word ok."]
     with tempfile.TemporaryDirectory(prefix="untildone-doctor-") as elsewhere:
         code, said = await _ask(argv, env=env, cwd=elsewhere, patience=_REPLY_PATIENCE)
-    try:
-        result = json.loads(said)
-        refused, text = bool(result["is_error"]), str(result.get("result", ""))
-        price = dollars(float(result.get("total_cost_usd") or 0))
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return checkup.login_row(login, answered=False, said=one_line(said, 200) or f"no answer, exit {code}")
-    return checkup.login_row(login, answered=not refused, said=one_line(text, 200) if refused else price)
+    return checkup.reply_row(said, code)
 
 
 async def _ask(
@@ -232,13 +227,24 @@ async def _runs(store: Path) -> list[RunRow]:
 
 
 async def _store(store: Path) -> Finding:
+    left = await _swept(store)
     runs = count(len(await _runs(store)), "run")
     damage = _damage(store / wiring.STORE_FILE)
     if damage:
         remedy = f"move {store / wiring.STORE_FILE} away, or repair it with `sqlite3 FILE .recover`"
         detail = f"{store} is damaged: {one_line(damage, 80)}"
         return Finding(name="store", status="missing", detail=detail, remedy=remedy)
-    return Finding(name="store", status="ok", detail=f"{store}, {runs}, {_room(store / wiring.STORE_FILE)}")
+    return Finding(name="store", status="ok", detail=f"{store}, {runs}, {_room(store / wiring.STORE_FILE)}{left}")
+
+
+async def _swept(store: Path) -> str:
+    """What killed runs left behind goes; said if there was any."""
+    log = wiring.open_log(store, wiring.system_clock())
+    try:
+        left = await sweep_rooms(log, store)
+    finally:
+        await log.close()
+    return f"; removed {count(left, 'fresh checkout')} that killed runs left behind" if left else ""
 
 
 def _room(database: Path) -> str:
@@ -267,6 +273,12 @@ def _damage(database: Path) -> str:
 def _disk(asked: Questions, reserve: int) -> Finding:
     places = {str(place): shutil.disk_usage(_existing(place)).free for place in (asked.folder, asked.store)}
     return checkup.disk_row(places, reserve)
+
+
+def _temp() -> list[Finding]:
+    folder = os.environ.get("TMPDIR")
+    fit = not folder or (os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK))  # noqa: PTH112 - see below
+    return [] if fit else [checkup.temp_row(str(folder))]
 
 
 def _existing(path: Path) -> Path:

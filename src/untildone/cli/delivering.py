@@ -5,16 +5,19 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
 
 from untildone import config, trees, wiring
 from untildone.cli.chaining import drive_chain
+from untildone.cli.choosing import find_run
 from untildone.cli.driving import Job, Output, foreground, opened
 from untildone.cli.guarding import operator_only
 from untildone.cli.options import ThemedCommand, folder_of, place_options, setting_options, store_of
 from untildone.cli.streams import say
+from untildone.core.changed import settings_changed
 from untildone.core.decide import Land, Verify, decide
 from untildone.core.delivery import has_arrived
 from untildone.core.events import ContinuousResumed, Event, Record, Rewound, SettingsChanged, WaiverGiven
@@ -26,12 +29,15 @@ from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line
 from untildone.core.settings import SETTINGS
 from untildone.core.state import LoopState
+from untildone.core.views import run_view
 from untildone.engine.journal import load_state
 from untildone.errors import UsageError
+from untildone.git.branch import slug
 from untildone.ports import EventLog, RunRow
 
 BY = "cli"
-_LANDING = tuple(s for s in SETTINGS if s.group in {"landing", "limits"} or s.name in {"store", "verbose", "quiet"})
+_ALSO = {"store", "verbose", "quiet", "dirty"}
+_LANDING = tuple(s for s in SETTINGS if s.group in {"landing", "limits"} or s.name in _ALSO)
 _CHANGEABLE = tuple(s for s in SETTINGS if s.name not in {"profile", "worktree", "cleanup_worktree"})
 
 _shape = (
@@ -57,10 +63,19 @@ def _shaped(command: Any) -> Any:
 @place_options
 @operator_only
 def waive(run: str, patterns: tuple[str, ...], store: str | None, cwd: str | None, *, as_json: bool) -> None:
-    """Let guarded files of a run change: PATTERN is a path, a folder or a glob."""
+    """Let guarded files of a run change: PATTERN is a path, a folder or a glob.
+
+    For what stands in the way of done and is right all the same: a test that had to go, a CI file you asked for.
+    `untildone status RUN` names it. No file is changed and nothing else is let pass; `untildone log RUN` keeps it.
+
+    \b
+      untildone waive importer tests/test_old.py ".github/workflows/*"
+
+    A run that is at work knows at once; one that stopped goes on with `untildone resume RUN`.
+    """  # noqa: D301 -- click wants the character itself
     if not all(pattern.strip() for pattern in patterns):
         raise UsageError("an empty pattern means no file: name a path, a folder or a glob")
-    row, state = asyncio.run(_waive(run, store_of(store), folder_of(cwd), patterns))
+    row, state, looks_again = asyncio.run(_waive(run, store_of(store), folder_of(cwd), patterns))
     passes = [finding for finding in state.findings if finding.blocking and matches(finding.path, patterns)]
     stays = [finding for finding in state.findings if finding.blocking and finding not in passes]
     if as_json:
@@ -75,17 +90,20 @@ def waive(run: str, patterns: tuple[str, ...], store: str | None, cwd: str | Non
         click.echo(f"blocks     {_told(finding)}")
     nothing = "" if passes else "; nothing that was found last is meant by that"
     click.echo(f"{row.name}: {', '.join(patterns)} may change{nothing}")
+    if not row.alive:
+        click.echo(f"go on with `untildone resume {row.name}`" + (", which looks again first" if looks_again else ""))
 
 
-async def _waive(run: str, store: Path, folder: Path, patterns: Sequence[str]) -> tuple[RunRow, LoopState]:
+async def _waive(run: str, store: Path, folder: Path, patterns: Sequence[str]) -> tuple[RunRow, LoopState, bool]:
+    """The run, its state before, and whether its claim is looked at again."""
     async with opened(store) as log:
-        row = await wiring.find_run(log, run, folder)
+        row = await find_run(log, run, folder)
         state = await load_state(log, row.run_id)
         wiring.refuse_in_session(state)
         if state.phase == "completed":
             raise UsageError(f"{row.name} is done, nothing of this would reach it: start a new run with --waive")
         await log.append(row.run_id, [WaiverGiven(by=BY, patterns=tuple(patterns))])
-        return row, state
+        return row, state, (await load_state(log, row.run_id)).claim_due
 
 
 def _told(finding: Finding) -> str:
@@ -103,10 +121,20 @@ def _as_json(finding: Finding) -> dict[str, Any]:
 @click.argument("run", metavar="[RUN]", required=False)
 @setting_options(_LANDING)
 @_shaped
-@click.option("--cwd", metavar="DIR", help="Without RUN, the folder whose newest run is meant.")
+@click.option("--cwd", metavar="DIR", help="Without RUN, the folder whose run is meant.")
 @operator_only
 def land(run: str | None, cwd: str | None, *, as_json: bool, shape: str | None, detach: bool, **given: Any) -> int:
-    """Bring what a run has finished to its base: after a failed landing, or in another way than it was agreed."""
+    """Bring what a run has finished to its base: after a failed landing, or in another way than it was agreed.
+
+    Only what the checks let pass lands. The base only ever moves forward, nothing is pushed by force, and a landing
+    that fails again leaves branch and commits as they are, and the pull request unless --close-failed-pr is given.
+
+    \b
+      untildone land importer                              try again
+      untildone land importer --land merge --base develop  in another way
+
+    `untildone status RUN` says what is in the way. Without RUN: the run of this folder.
+    """  # noqa: D301 -- click wants the character itself
     store = store_of(given.pop("store"))
     output = Output(verbose=bool(given.pop("verbose")), quiet=bool(given.pop("quiet")), json=as_json, format=shape)
     typed = {name: raw for name, raw in given.items() if raw is not None and raw != ()}
@@ -128,16 +156,20 @@ async def _planned_landing(run: str | None, store: Path, cwd: str | None, typed:
 
 
 async def _landing_job(log: EventLog, run: str | None, cwd: str | None, typed: dict[str, Any]) -> Job:
-    row = await wiring.find_run(log, run, folder_of(cwd))
+    row = await find_run(log, run, folder_of(cwd), acting=True)
     state = await load_state(log, row.run_id)
     wiring.refuse_in_session(state)
     if row.alive:
         raise UsageError(f"{row.name} is at work and lands by itself: `untildone status {row.name}` says how far it is")
     now = wiring.system_clock().now()
-    asked: list[Event] = []
+    asked: list[SettingsChanged] = []
     if typed:
         spec, policy = config.changed(typed, state.spec, state.policy, now=now)
-        asked = [SettingsChanged(by=BY, policy=policy, spec=spec)]
+        asked = [settings_changed(BY, (state.spec, state.policy), spec, policy)]
+    if (place := trees.lasting_folder(state.spec, state.arrival.branch)) not in {None, Path(state.spec.cwd)}:
+        # Its worktree is gone; its branch is in the repository all the same.
+        last = asked[-1] if asked else SettingsChanged(by=BY, policy=state.policy, spec=state.spec)
+        asked = [replace(last, spec=replace(last.spec, cwd=str(place)))]
     refuse_if_nothing_to_land(row.name, state, asked, now)
     return Job(run_id=row.run_id, before=tuple(asked), greeting=f"landing {row.name}")
 
@@ -170,7 +202,17 @@ def refuse_if_nothing_to_land(name: str, state: LoopState, asked: Sequence[Event
 @place_options
 @operator_only
 def rewind(run: str, number: int, store: str | None, cwd: str | None, *, dry_run: bool, as_json: bool) -> None:
-    """Put the tree back to where it was after iteration N; 0 is before the first. What is there is saved first."""
+    """Put the tree back to where it was after iteration N; 0 is before the first. What is there is saved first.
+
+    Files, index and branch are as they were then, untracked files included. Nothing is lost: you are told under which
+    name the present state is kept. Ignored files are left alone, and a run that is at work must be stopped first.
+
+    \b
+      untildone rewind importer 3 --dry-run   what would change
+      untildone rewind importer 3
+
+    `untildone replay RUN` lists the iterations; `untildone resume RUN` goes on from there.
+    """  # noqa: D301 -- click wants the character itself
     asyncio.run(_rewind(run, number, store_of(store), folder_of(cwd), dry_run=dry_run, as_json=as_json))
 
 
@@ -179,9 +221,14 @@ async def _rewind(run: str, number: int, store: Path, folder: Path, *, dry_run: 
         row, state = await _known_iteration(log, run, folder, number)
         if row.alive:
             raise UsageError(f"{row.name} is at work: `untildone stop {row.name}` first")
-        repository, target = await trees.snapshot_after(Path(state.spec.cwd), row.run_id, number, store)
+        spec, branch = state.spec, state.arrival.branch
+        if not Path(spec.cwd).is_dir():
+            way = f"`untildone fork {row.name} --from {number}` takes what it was after iteration {number} to a new one"
+            raise UsageError(f"{spec.cwd} is gone, so there is no tree to put back: {way}")
+        repository, target = await trees.snapshot_after(Path(spec.cwd), row.run_id, number, store)
+        prefix = spec.branch_prefix if spec.branch_per == "iteration" else None
         if dry_run:
-            lines = await trees.changes_of_rewind(repository, target)
+            lines = await trees.changes_of_rewind(repository, row.run_id, target, branch=branch, prefix=prefix)
             if as_json:
                 click.echo(json.dumps({"run_id": row.run_id, "to": number, "commit": target.commit, "changes": lines}))
             else:
@@ -190,32 +237,34 @@ async def _rewind(run: str, number: int, store: Path, folder: Path, *, dry_run: 
         # The lease keeps drivers away while the tree moves under them.
         lease = await log.acquire(row.run_id, name=row.name, folder=row.folder)
         try:
-            went = await trees.go_back(repository, row.run_id, target, branch=state.arrival.branch)
-            event = Rewound(by=BY, iteration_num=number, commit=went.commit, saved=went.saved)
+            went = await trees.go_back(repository, row.run_id, target, branch=branch, prefix=prefix)
+            event = Rewound(by=BY, iteration_num=number, commit=went.commit, saved=went.saved, head=target.head)
             await log.append(row.run_id, [event], lease=lease)
         finally:
             await log.release(lease, status=row.status)
+        view = run_view(await load_state(log, row.run_id), wiring.system_clock().now(), alive=False)
     if as_json:
         click.echo(json.dumps({"run_id": row.run_id, "to": number, "commit": went.commit, "saved": went.saved}))
         return
     for line in went.lines:
         say(line)
-    back = f"git read-tree -m -u HEAD {went.saved}"
+    git = trees.git_words(repository)
+    back = f"{git} read-tree -m -u HEAD {went.saved}"
     click.echo(f"{row.name} is back after iteration {number} ({short_commit(went.commit)})")
-    click.echo(f"what was there is kept as {went.saved} (`git diff {went.saved}` compares; `{back}` brings files back)")
+    click.echo(
+        f"what was there is kept as {went.saved} (`{git} diff {went.saved}` compares; `{back}` brings files back)"
+    )
     if state.phase != "completed":
-        click.echo(f"go on from here with `untildone resume {row.name}`")
+        click.echo(view.advice)
 
 
 async def _known_iteration(log: EventLog, run: str, folder: Path, number: int) -> tuple[RunRow, LoopState]:
-    row = await wiring.find_run(log, run, folder)
+    row = await find_run(log, run, folder)
     state = await load_state(log, row.run_id)
     wiring.refuse_in_session(state)
     if number > state.attempts:
         had = count(state.attempts, "iteration")
         raise UsageError(f"{row.name} has had {had}: name one of them, or 0 for the tree it began with")
-    if not Path(state.spec.cwd).is_dir():
-        raise UsageError(f"{state.spec.cwd} is gone: its tree cannot be told any more")
     return row, state
 
 
@@ -232,7 +281,16 @@ async def _known_iteration(log: EventLog, run: str, folder: Path, number: int) -
 @click.option("--cwd", metavar="DIR", help="For this folder instead of the current one.")
 @operator_only
 def fork(run: str, goal: tuple[str, ...], number: int, *, no_start: bool, **given: Any) -> int:
-    """Start a new run in a new worktree, from where RUN was after iteration N, with its goal or another."""
+    """Start a new run in a new worktree, from where RUN was after iteration N, with its goal or another.
+
+    RUN itself, its folder and its branch are left as they are; it may even be at work. Checks and limits are those of
+    RUN unless you give others.
+
+    \b
+      untildone fork importer --from 3 "Try it with a state machine instead"
+
+    `untildone replay RUN` lists the iterations; `untildone worktrees ls` shows the new tree afterwards.
+    """  # noqa: D301 -- click wants the character itself
     cwd, detach = given.pop("cwd"), given.pop("detach")
     store = store_of(given.pop("store"))
     output = Output(
@@ -244,7 +302,9 @@ def fork(run: str, goal: tuple[str, ...], number: int, *, no_start: bool, **give
     changes = Changes(goal=" ".join(goal), typed=typed, parent=parent)
     spec, policy, said = foreground(_fork(run, number, store, folder_of(cwd), changes))
     if no_start:
-        click.echo(json.dumps({"folder": spec.cwd, "name": spec.name}) if output.json else said)
+        start = f"untildone run {quote(one_line(spec.goal))} --cwd {quote(spec.cwd)} --name {quote(spec.name)} -m N"
+        told = f"{said}\nnothing works there yet: start it with `{start}` and the checks it is to pass"
+        click.echo(json.dumps({"folder": spec.cwd, "name": spec.name}) if output.json else told)
         return 0
     job = Job(run_id=wiring.new_run_id(), begin=(spec, policy), greeting=said)
     if detach:
@@ -273,18 +333,26 @@ async def _fork(run: str, number: int, store: Path, folder: Path, changes: Chang
     async with opened(store) as log:
         row, state = await _known_iteration(log, run, folder, number)
         names = {other.name for other in await log.runs()}
-    spec, policy = replace(state.spec, goal=changes.goal or state.spec.goal, then=()), state.policy
+    place = trees.lasting_folder(state.spec, state.arrival.branch)
+    if place is None:
+        raise UsageError(f"{state.spec.cwd} is gone, and no repository is known that has its branch")
+    goal = changes.goal or state.spec.goal
+    spec, policy = replace(state.spec, goal=goal, cwd=str(place), then=()), state.policy
     if changes.typed:
         spec, policy = config.changed(changes.typed, spec, policy, now=wiring.system_clock().now())
     if not policy.unbounded and not has_finite_limit(policy):
         raise UsageError("nothing would limit the new run: set at least one limit, or give --unbounded")
     name = _free(f"{row.name}-from-{number}", names)
     repository, target = await trees.snapshot_after(Path(spec.cwd), row.run_id, number, store)
-    made = await trees.make_fork(repository, target, spec, name=name, parent=changes.parent)
+    base = state.arrival.base
+    made = await trees.make_fork(repository, target, spec, name=name, parent=changes.parent, base=base)
     where = f" on branch {made.branch}" if made.branch else ""
     own = str(made.top) if made.branch else None
-    said = f"{name} works in {made.folder}{where}, from where {row.name} was after iteration {number}"
-    return replace(spec, name=name, cwd=str(made.folder), repository=own, keep_dirty=True), policy, said
+    if made.branch:  # a fork that was not started yet has the plain name
+        name += made.branch.removeprefix(spec.branch_prefix + slug(name))
+    said = f"{name} is in {made.folder}{where}, from where {row.name} was after iteration {number}"
+    keep = spec.keep_dirty or target.head != target.commit  # what the iteration left uncommitted is the fork's own
+    return replace(spec, name=name, cwd=str(made.folder), repository=own, keep_dirty=keep), policy, said
 
 
 def _free(wanted: str, taken: set[str]) -> str:

@@ -14,7 +14,7 @@ from untildone.core import trace as tr
 from untildone.core.durations import format_duration
 from untildone.core.events import Record
 from untildone.core.figures import count, short_commit
-from untildone.core.lines import telling, tool_line
+from untildone.core.lines import event_line, telling, tool_line
 from untildone.core.printable import columns, one_line, printable
 from untildone.core.views import Gauge, RunView
 
@@ -28,6 +28,8 @@ _WIDE_BAR = 40
 _NEARLY_FULL = 0.9
 _SLOW = 1.0
 _BEATS = "●○"
+_WITNESS = "the loop itself"
+"""Stands for a tool call: what the loop looks at with its own eyes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class RunningTool:
 
 @dataclass(slots=True)
 class Activity:
-    """What the agent is doing right now: trace events as far as the footer needs them."""
+    """What the agent, or the loop, is doing right now: trace events as far as the footer needs them."""
 
     tools: dict[str, RunningTool] = field(default_factory=dict)
     words: deque[str] = field(default_factory=lambda: deque(maxlen=_WORDS_KEPT))
@@ -60,6 +62,10 @@ class Activity:
             case ev.IterationStarted() | ev.IterationCompleted() | ev.IterationFailed():
                 self.tools.clear()
                 self.words.clear()
+            case ev.WitnessAtWork():
+                self.tools[_WITNESS] = RunningTool(event_line(record) or "", record.at)
+            case _ if event.KIND == "control":
+                self.tools.pop(_WITNESS, None)
             case _:
                 pass
         return None
@@ -120,12 +126,12 @@ def _headline(view: RunView, now: float) -> Text:
     if view.waiting_until is not None:
         left = format_duration(max(0.0, view.waiting_until - now))
         line.append(f"  {left} left: {view.phase}", "yellow")
-    elif view.phase != "running":
-        line.append(f"  {view.phase}", "yellow")
     if not any(gauge.field == "max_duration" for gauge in view.gauges):
         line.append(f"  {format_duration(view.elapsed_seconds)} in all")
     if not any(gauge.field == "max_cost_usd" for gauge in view.gauges):
         line.append(f"  {view.cost} spent")
+    if view.waiting_until is None and view.phase != "running":
+        line.append(f"  {view.phase}", "yellow")  # last: it may be long, and what does not fit is cut
     return line
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from untildone.cli.footer import CTRL_C, Activity, footer, rows_added
 from untildone.cli.lines import Tone, is_worth_a_line, tone
-from untildone.core.events import Record
+from untildone.core.events import Record, WitnessAtWork
 from untildone.core.fold import apply
 from untildone.core.lines import event_line
 from untildone.core.state import LoopState
@@ -117,6 +117,8 @@ class LiveScreen:
         if record.event.KIND == "control":
             self._state = apply(self._state, record)
         finished = self._activity.see(record)
+        if isinstance(record.event, WitnessAtWork):
+            return []  # the footer has it, with the time it takes
         line = event_line(record) if is_worth_a_line(record.event) else finished
         if not line:
             return []

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -14,6 +14,7 @@ import click
 
 from untildone import loops, wiring
 from untildone.cli.chaining import stands_before_next
+from untildone.cli.choosing import find_run
 from untildone.cli.driving import opened
 from untildone.cli.options import folder_of, place_options, run_argument, store_of
 from untildone.cli.streams import screen_width
@@ -21,7 +22,7 @@ from untildone.cli.tables import hanging, iterations_table, runs_table, status_t
 from untildone.config import expanded
 from untildone.core.chain import not_started
 from untildone.core.codec import to_wire
-from untildone.core.events import ContinuousCompleted, ContinuousSuspended, Record
+from untildone.core.events import ContinuousCompleted, ContinuousSuspended, IterationValidation, Record
 from untildone.core.figures import count
 from untildone.core.history import iteration_rows
 from untildone.core.lines import event_line
@@ -42,7 +43,7 @@ class Place:
 
     async def find(self, log: EventLog, run: str | None) -> RunRow:
         """A run by name or id, or the newest of the folder."""
-        return loops.with_life(await wiring.find_run(log, run, self.folder), self.alive)
+        return loops.with_life(await find_run(log, run, self.folder), self.alive)
 
 
 FOLD_PAUSE = 0.3
@@ -176,6 +177,15 @@ def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
     click.echo(_look(store, cwd, work))
 
 
+def _evidence(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """What each check said when the loop last looked, and where all of it is."""
+    from untildone.cli.masking import masked_event
+
+    looks = (record.event for record in reversed(records) if isinstance(record.event, IterationValidation))
+    last = next((event for look in looks if isinstance(event := masked_event(look), IterationValidation)), None)
+    return [] if last is None else [asdict(check) for check in last.checks]
+
+
 @click.command()
 @run_argument
 @click.option("-o", "--output", metavar="FILE", help="Write it to a file instead.")
@@ -193,7 +203,8 @@ def brief(run: str | None, store: str | None, cwd: str | None, *, output: str | 
         if not as_json:
             return render(state, records, now, alive=row.alive)
         facts = status_json(run_view(state, now, alive=row.alive), state)
-        return json.dumps(facts | {"iterations": [asdict(row) for row in iteration_rows(records)]}, ensure_ascii=False)
+        facts |= {"iterations": [asdict(row) for row in iteration_rows(records)], "evidence": _evidence(records)}
+        return json.dumps(facts, ensure_ascii=False)
 
     text = _look(store, cwd, work)
     if output is None:

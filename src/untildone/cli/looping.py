@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from untildone import loops, wiring
+from untildone.cli.choosing import find_run
 from untildone.cli.driving import opened
 from untildone.cli.guarding import human_only, refuse_inside_session
 from untildone.cli.loop_views import Standing, history_table, past_text, replayed, standing_json, standing_text
@@ -265,7 +266,7 @@ async def _list(store: Path, last: int, *, as_json: bool) -> str:
 async def _past(store: Path, wanted: str, folder: Path, *, replay: bool, as_json: bool) -> str:
     async with opened(store) as log:
         await loops.fold_notes(log, store, os.environ)
-        row = await wiring.find_run(log, wanted, folder)
+        row = await find_run(log, wanted, folder)
         state = await load_state(log, row.run_id)
         if not state.spec.in_session:
             raise UsageError(f"{row.name} is no loop inside Claude Code: `untildone brief {row.name}` tells about it")

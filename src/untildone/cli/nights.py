@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from untildone import config, wiring
@@ -40,6 +40,7 @@ def night(scratch: Path, folder: Path, wanted: Sequence[str], claude: str | None
         claude=find_claude(spec.options.claude, path=path),
         path=path,
         loop=(sys.executable, "-m", UNDERSTUDY),
+        python=python_path(os.environ),
         open_log=lambda store: wiring.open_log(store, clock),
         clock=clock,
         evidence=None if keep else evidence.folder,
@@ -63,6 +64,13 @@ async def _play(setup: Setup, acts: Sequence[Act], output: Output) -> int:
     else:
         put("\n" + markdown(certificate))
     return 0 if certificate.passed else 1
+
+
+def python_path(env: Mapping[str, str]) -> dict[str, str]:
+    """PYTHONPATH as it is, but independent of the folder we are in: the loop is started in another."""
+    named = env.get("PYTHONPATH", "").split(os.pathsep)
+    places = [os.path.abspath(place) for place in named if place]  # noqa: PTH100 - links stay links
+    return {"PYTHONPATH": os.pathsep.join(places)} if places else {}
 
 
 def _chosen(wanted: Sequence[str]) -> list[Act]:

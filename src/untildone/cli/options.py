@@ -1,7 +1,8 @@
 """From the table of settings to options of commands, grouped by theme in the help."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,19 +20,71 @@ RUN_GROUPS: tuple[Group, ...] = tuple(GROUPS)
 CHANGEABLE = tuple(s for s in SETTINGS if s.group == "limits" and s.name != "unbounded")
 """What can be changed while a run goes on."""
 
-RUN_MEANS = "RUN is a name or an id, as `untildone ls` shows them. Without it: the newest run of the folder."
+RUN_MEANS = (
+    "RUN is a name or an id, as `untildone ls` shows them. Without it: the run of this folder, also if it is in a "
+    "worktree of this repository; one that is at work before the newest."
+)
 
 
 class SettingOption(click.Option):
-    """An option that knows its theme."""
+    """An option that knows its theme, and the setting behind it if its value may be left out."""
 
-    def __init__(self, *decls: Any, group: Group | None = None, **rest: Any) -> None:
+    def __init__(self, *decls: Any, group: Group | None = None, alone: Setting | None = None, **rest: Any) -> None:
         self.group = group
+        self.alone = alone
         super().__init__(*decls, **rest)
 
 
+class OptionalValues:
+    """Options whose value may be left out, in the words of one command."""
+
+    def __init__(self, params: Iterable[click.Parameter]) -> None:
+        options = [param for param in params if isinstance(param, SettingOption) and param.alone is not None]
+        self._by_flag = {flag: option.alone for option in options for flag in option.opts}
+        self._taken: list[str] = []
+        self._freed: list[str] = []
+
+    def sorted_out(self, args: Sequence[str]) -> list[str]:
+        """The same words, with `--option=VALUE` where the word after `--option` is not for it."""
+        words = list(args)
+        ends = words.index("--") if "--" in words else len(words)
+        for at, (flag, word) in enumerate(pairwise(words[:ends])):
+            setting = self._by_flag.get(flag)
+            if setting is None or word.startswith("-"):
+                continue
+            if _fits(setting, word):
+                self._taken.append(f"{flag} took {word!r} for its {setting.kind}: put it before {flag}")
+            else:
+                self._freed.append(f"{flag} takes {setting.kind}, not {word!r}")
+                words[at] = f"{flag}={setting.alone}"
+        return words
+
+    def explained(self, trouble: click.UsageError) -> Exception:
+        """What to say where a word is missing that such an option took, or one too many that it did not take."""
+        lacks = isinstance(trouble, click.MissingParameter)
+        reason = next(iter(self._taken if lacks else self._freed), None)
+        is_about_words = lacks or type(trouble) is click.UsageError
+        return UsageError(reason) if reason and is_about_words else trouble
+
+
+def _fits(setting: Setting, word: str) -> bool:
+    try:
+        setting.parse(word)
+    except ValueError:
+        return False
+    return True
+
+
 class ThemedCommand(click.Command):
-    """A command whose help shows its options by theme."""
+    """A command whose help shows its options by theme, and whose goal no option swallows."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give an option whose value may be left out the next word only if it can be that value."""
+        words = OptionalValues(self.params)
+        try:
+            return super().parse_args(ctx, words.sorted_out(args))
+        except click.UsageError as trouble:
+            raise words.explained(trouble) from trouble
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Own options first, then the settings."""
@@ -72,7 +125,7 @@ def place_options(command: F) -> F:
 
 
 def run_argument(command: F) -> F:
-    """Give a command the run it is about: a name or an id, else the newest run of the folder."""
+    """Give a command the run it is about: a name or an id, else the run of the folder."""
     command.__doc__ = f"{command.__doc__}\n\n{RUN_MEANS}"
     return click.argument("run", metavar="[RUN]", required=False)(command)
 
@@ -112,6 +165,7 @@ def _option(setting: Setting) -> Callable[[F], F]:
         *_declarations(setting),
         cls=SettingOption,
         group=setting.group,
+        alone=setting if setting.alone else None,
         help=f"{about} [{default}]" if default else about,
         metavar=setting.kind or None,
         default=None,

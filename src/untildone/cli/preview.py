@@ -7,6 +7,7 @@ from pathlib import Path
 from untildone.cli.streams import screen_width
 from untildone.cli.tables import hanging
 from untildone.config import is_file
+from untildone.core.contract import CheckSpec
 from untildone.core.decide import Iterate
 from untildone.core.durations import format_duration
 from untildone.core.figures import clock, dollars
@@ -30,7 +31,7 @@ def preview_text(spec: RunSpec, policy: Policy, worktree: str | None = None) -> 
         ("name", spec.name),
         ("folder", spec.cwd),
         ("limits", ", ".join(_limits(policy)) or "none (--unbounded)"),
-        ("checks", "; ".join(spec.checks) or "none: claims are believed after a streak"),
+        ("checks", "; ".join(map(_check, spec.contract.checks)) or "none: claims are believed after a streak"),
         *contract_facts(spec),
         ("agent", f"{options.agent}, model {options.model or 'default'}"),
         ("rights", rights + tools),
@@ -50,6 +51,11 @@ def preview_text(spec: RunSpec, policy: Policy, worktree: str | None = None) -> 
     warnings = [f"{'warning':>16}  {warning}" for warning in prompt.warnings]
     parts = ["\n".join([*lines, *warnings]), "--- rules ---", rules(spec, policy), "--- first prompt ---", prompt.text]
     return "\n\n".join([*(printable(part, lines=True) for part in parts), "Nothing was started (--dry-run)."])
+
+
+def _check(check: CheckSpec) -> str:
+    plain = check.hidden or check.name == check.command or not check.command
+    return check.name if plain else f"{check.name}: {check.command}"
 
 
 def _limits(policy: Policy) -> list[str]:

@@ -19,9 +19,10 @@ from untildone.cli.own_tree import in_own_tree
 from untildone.cli.preview import preview_text
 from untildone.cli.streams import say
 from untildone.cli.worktrees import list_and_leave
+from untildone.core.changed import settings_changed
 from untildone.core.coherence import remarks
 from untildone.core.durations import format_duration
-from untildone.core.events import Event, ResetRequested, SettingsChanged
+from untildone.core.events import Event, ResetRequested
 from untildone.core.figures import count
 from untildone.core.limits import limit_of
 from untildone.core.policy import Policy, RunSpec
@@ -100,8 +101,8 @@ def run(forwarded: tuple[str, ...], goal: str | None, prompt: str | None, prompt
     given = [text for text in (goal, prompt) if text is not None]
     if prompt_file is not None:
         given.append(read_text_file(prompt_file, "--prompt-file"))
-    if not given and " " in (rest["worktree"] or "").strip():
-        raise UsageError("--worktree took the goal for a branch: put the goal before it")
+    if not given and rest["worktree"] not in {None, ":"}:
+        raise UsageError(f"a goal is missing, or --worktree took it ({rest['worktree']!r}): put the goal before it")
     if len(given) != 1:
         problem = "a goal is missing" if not given else "there is more than one goal"
         raise UsageError(f'{problem}: give exactly one of `untildone run "GOAL"`, -p/--prompt or --prompt-file')
@@ -129,6 +130,13 @@ def tasks(forwarded: tuple[str, ...], file: str, task_prompt_file: str | None, *
     return _begin(forwarded, rest, goal=f"Complete the tasks in {shown}.", task_file=shown)
 
 
+def _warn_of_missing(spec: RunSpec) -> None:
+    """What a fresh checkout is to borrow may still be made, by a human or the agent; until then no check can run."""
+    for folder in spec.contract.share:
+        if not (Path(spec.cwd) / folder).exists():
+            say(f"--share {folder}: there is no {folder} in {spec.cwd} yet, and no check can run before there is")
+
+
 def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_file: str | None = None) -> int:
     output_given = {"json": rest.pop("as_json"), "format": rest.pop("shape")}
     own = {key: rest.pop(key) for key in ("name", "new", "reset_circuit", "dry_run", "detach", "cwd")}
@@ -143,6 +151,8 @@ def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_
     for remark in remarks(spec):
         say(remark)
     own_tree = resolved.value("worktree")
+    if own_tree is None:
+        _warn_of_missing(spec)
     if wish.dry_run:
         from untildone.cli.masking import masked_spec
 
@@ -153,6 +163,7 @@ def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_
     if own_tree is not None:
         parent = resolved.value("worktree_base_dir")
         spec = foreground(in_own_tree(spec, own_tree, store, parent=parent, new=wish.new))
+        _warn_of_missing(spec)
     if wish.detach:
         from untildone.cli.detaching import hand_over
 
@@ -218,5 +229,5 @@ def _why(old: LoopState) -> str:
 def _asked(old: LoopState, spec: RunSpec, policy: Policy, wish: Wish) -> list[Event]:
     """What this command asks of the run that is resumed: it goes on as this command says."""
     same = (old.spec, old.policy) == (spec, policy)
-    asked: list[Event] = [] if same else [SettingsChanged(by="cli", policy=policy, spec=spec)]
+    asked: list[Event] = [] if same else [settings_changed("cli", (old.spec, old.policy), spec, policy)]
     return [*asked, ResetRequested(by="cli")] if wish.reset_circuit else asked

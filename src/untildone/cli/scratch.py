@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from untildone.errors import UsageError
+
 PREFIX = "untildone-rehearsal-"
 KEPT_PREFIX = "untildone-kept-"
 """What the user wants to keep has another name: nobody removes it."""
@@ -65,8 +67,13 @@ def undisturbed() -> Iterator[None]:
 @contextmanager
 def scratch_folder(*, keep: bool) -> Iterator[Path]:
     """A folder for one rehearsal, removed at its end unless it is to be kept."""
-    _clear_abandoned(Path(tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=KEPT_PREFIX if keep else PREFIX))
+    try:
+        _clear_abandoned(Path(tempfile.gettempdir()))
+        folder = Path(tempfile.mkdtemp(prefix=KEPT_PREFIX if keep else PREFIX))
+    except OSError as trouble:
+        raise UsageError(
+            f"there is no folder for temporary files ({trouble.strerror}): name one with TMPDIR"
+        ) from trouble
     lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)  # as long as we live nobody takes it for abandoned

@@ -11,6 +11,7 @@ import click
 
 from untildone import config, wiring
 from untildone.cli.chaining import drive_chain, newest_of_chain, next_job
+from untildone.cli.choosing import find_run
 from untildone.cli.driving import Job, Output, foreground, opened
 from untildone.cli.guarding import operator_only
 from untildone.cli.options import (
@@ -23,6 +24,7 @@ from untildone.cli.options import (
     store_of,
 )
 from untildone.core.chain import has_next, knows_goals
+from untildone.core.changed import settings_changed
 from untildone.core.durations import format_duration
 from untildone.core.events import (
     Event,
@@ -31,7 +33,6 @@ from untildone.core.events import (
     PauseRequested,
     ResetRequested,
     ResumeRequested,
-    SettingsChanged,
     SkipWaitRequested,
     StopRequested,
 )
@@ -180,11 +181,11 @@ async def _planned(run: str | None, store: Path, cwd: str | None, typed: dict[st
 
 async def _job(log: EventLog, run: str | None, cwd: str | None, typed: dict[str, Any]) -> Job | None:
     """What there is to drive; nothing, if somebody drives it already and only has to be asked."""
-    row = await wiring.find_run(log, run, folder_of(cwd))
+    row = await find_run(log, run, folder_of(cwd), acting=True)
     state = await newest_of_chain(log, await load_state(log, row.run_id))
     wiring.refuse_in_session(state)
     if state.run_id not in {"", row.run_id}:
-        row = await wiring.find_run(log, state.run_id, folder_of(cwd))
+        row = await find_run(log, state.run_id, folder_of(cwd))
     if row.alive:
         await log.append(row.run_id, [*_new_limits(row, state, typed), ResumeRequested(by=BY)])
         click.echo(f"{row.name} goes on" if state.paused else f"{row.name} is at work already")
@@ -221,7 +222,7 @@ def _asked(row: RunRow, state: LoopState, typed: dict[str, Any], moved_to: Path 
     spec = _with_goals(spec, typed)
     _keep_a_limit(row, policy, "or give --unbounded")
     if (spec, policy) != (state.spec, state.policy):
-        asked.append(SettingsChanged(by=BY, policy=policy, spec=spec))
+        asked.append(settings_changed(BY, (state.spec, state.policy), spec, policy))
     return asked
 
 
@@ -273,7 +274,7 @@ def shown_limit(name: str, value: float | None) -> str:
 
 async def _show_limits(run: str | None, store: Path, folder: Path) -> None:
     async with opened(store) as log:
-        row = await wiring.find_run(log, run, folder)
+        row = await find_run(log, run, folder)
         view = run_view(await load_state(log, row.run_id), wiring.system_clock().now(), alive=row.alive)
     for gauge in view.gauges:
         click.echo(f"{gauge.field:<16} {gauge.text}")
@@ -284,7 +285,7 @@ async def _show_limits(run: str | None, store: Path, folder: Path) -> None:
 def _ask(run: str | None, store: str | None, cwd: str | None, wish: Wish, *, living: bool = False) -> RunRow:
     async def ask() -> RunRow:
         async with opened(store_of(store)) as log:
-            row = await wiring.find_run(log, run, folder_of(cwd))
+            row = await find_run(log, run, folder_of(cwd), acting=True)
             state = await load_state(log, row.run_id)
             wiring.refuse_in_session(state)
             if living and not row.alive:

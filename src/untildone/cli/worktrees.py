@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -13,14 +14,15 @@ from untildone import trees
 from untildone.cli.driving import opened
 from untildone.cli.guarding import operator_only
 from untildone.cli.options import folder_of, place_options, store_of
+from untildone.cli.streams import say
 from untildone.cli.tables import aligned
 from untildone.core.figures import count, size
 from untildone.core.printable import one_line
 from untildone.errors import UsageError
 from untildone.git.repository import Repository
-from untildone.git.worktree_fate import Fate, judge
-from untildone.git.worktrees import ls as list_trees
+from untildone.git.worktree_fate import Fate
 from untildone.git.worktrees import reclaimable, remove
+from untildone.store.leftovers import ROOMS
 
 T = TypeVar("T")
 _BRANCH = 60
@@ -28,14 +30,29 @@ _BRANCH = 60
 
 @click.group()
 def worktrees() -> None:
-    """The worktrees of this repository that were made for runs."""
+    """The worktrees of this repository: which there are, and which may go.
+
+    No worktree is removed by looking, and branches are never deleted.
+
+    \b
+      untildone worktrees ls
+      untildone worktrees reclaim
+
+    `untildone run "GOAL" --worktree` makes one.
+    """  # noqa: D301 -- click wants the character itself
 
 
 @worktrees.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 @place_options
 def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
-    """Every tree of the repository: its branch, its run, and what is in it."""
+    """List all trees, with branch, run and state.
+
+    Whether one may go is the last column; `untildone worktrees reclaim` removes those. No worktree is changed here.
+
+    \b
+      untildone worktrees ls --json
+    """  # noqa: D301 -- click wants the character itself
     click.echo(listing(store, cwd, as_json=as_json))
 
 
@@ -45,10 +62,21 @@ def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
 @place_options
 @operator_only
 def reclaim(store: str | None, cwd: str | None, *, yes: bool, as_json: bool) -> None:
-    """Remove worktrees of finished runs. Says first which, and why the others stay. Branches are kept."""
+    """Remove worktrees that hold nothing of their own.
+
+    Says first which, and why the others stay; then it asks. Never removed: a tree that a run works in, that has
+    uncommitted files, whose commits are not all in its base, or that untildone did not make. Branches are kept.
+
+    \b
+      untildone worktrees reclaim         look, and be asked
+      untildone worktrees reclaim --yes
+
+    `untildone worktrees ls` shows what is left.
+    """  # noqa: D301 -- click wants the character itself
 
     async def look(repository: Repository, live: Sequence[str]) -> list[Fate]:
-        return [fate for fate in await reclaimable(repository, live=live) if not fate.tree.main]
+        fates = await reclaimable(repository, live=live)
+        return [fate for fate in fates if not fate.tree.main and not _is_room(fate, store)]
 
     async def sweep(repository: Repository, live: Sequence[str]) -> list[Fate]:
         return [await remove(repository, fate.tree.path, live=live) for fate in fates if fate.reclaimable]
@@ -71,9 +99,9 @@ def listing(store: str | None, cwd: str | None, *, as_json: bool) -> str:
     """All trees of a repository, one a line."""
 
     async def look(repository: Repository, live: Sequence[str]) -> list[Fate]:
-        return [judge(tree) for tree in await list_trees(repository, live=live)]
+        return await reclaimable(repository, live=live)
 
-    fates = _with_repository(store, cwd, look)
+    fates = [fate for fate in _with_repository(store, cwd, look) if not _is_room(fate, store)]
     if as_json:
         return json.dumps([_fate_json(fate) for fate in fates])
     return aligned([("FOLDER", "BRANCH", "RUN", "SIZE", "STATE"), *map(_row, fates)])
@@ -93,13 +121,20 @@ def _with_repository(
 
     async def ask() -> T:
         repository = await trees.repository_of(folder, place)
-        if repository.private:
+        if repository.private and len(await reclaimable(repository)) == 1:
             raise UsageError(f"{folder} is in no git repository: only those have worktrees")
         async with opened(place) as log:
+            if left := await trees.sweep_rooms(log, place):
+                say(f"removed {count(left, 'fresh checkout')} that killed runs left behind")
             live = [row.folder for row in await log.runs() if row.alive]
         return await work(repository, live)
 
     return asyncio.run(ask())
+
+
+def _is_room(fate: Fate, store: str | None) -> bool:
+    """Whether it is there for a check only, and gone in a moment."""
+    return fate.tree.path.is_relative_to(os.path.realpath(store_of(store) / ROOMS))
 
 
 def _row(fate: Fate) -> tuple[str, ...]:
@@ -107,7 +142,7 @@ def _row(fate: Fate) -> tuple[str, ...]:
     state = "its own tree" if tree.main else f"may go: {fate.why}" if fate.reclaimable else fate.why
     return (
         one_line(str(tree.path)),
-        one_line(tree.branch or "(detached)", _BRANCH),
+        one_line(tree.branch or ("(no git)" if tree.plain else "(detached)"), _BRANCH),
         tree.run_id or "-",
         size(tree.size) if tree.size else "-",
         one_line(state),

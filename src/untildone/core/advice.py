@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from untildone.core.durations import format_duration
 from untildone.core.limits import limit_of
+from untildone.core.obstacles import way_out
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason
 
@@ -36,8 +37,8 @@ _ADVICE: Mapping[Reason, str] = {
     Reason.CONSECUTIVE_ERRORS: "See what failed with `untildone log {name}`, then `untildone resume {name}`.",
     Reason.CIRCUIT_OPEN: 'Say what to do differently with `untildone message {name} "..."`, '
     "then `untildone reset {name}` and `untildone resume {name}` (or wait {cooldown}: one trial is allowed then).",
-    Reason.CLEAN_ROOM: "Say how a fresh checkout is prepared: `untildone resume {name} --setup 'CMD'`, "
-    "or what it borrows: `--share FOLDER` (weaker: `--check-in tree`).",
+    Reason.CLEAN_ROOM: "Mend what is in the way, or say how a fresh checkout is prepared: "
+    "`untildone resume {name} --setup 'CMD'`, or what it borrows: `--share FOLDER` (weaker: `--check-in tree`).",
     Reason.REVIEW_STALEMATE: 'Decide between the two with `untildone message {name} "..."`, '
     "then `untildone resume {name}` (`--review never` goes on without a reviewer).",
     Reason.LANDING_FAILED: "The work is kept. Mend what is in the way, then `untildone land {name}`.",
@@ -54,6 +55,8 @@ _IN_SESSION: Mapping[Reason, str] = {
 _BEGIN_ANEW = "Begin anew in a session with `/untildone:loop`; `untildone loop history {name}` has its goal."
 _LOOP_GONE = "No session has this loop any more. " + _BEGIN_ANEW
 
+_WORK_ENDED = frozenset({*_FLAGS, Reason.SHUTDOWN_SIGNAL, Reason.STOP_REQUESTED, Reason.BLOCKED, Reason.CIRCUIT_OPEN})
+"""Stops after which what is in the way of done is a human's next concern."""
 _FORTUNE = 1e9
 _DRIVER_GONE = "The program that drove this run is gone. Go on with `untildone resume {name}`."
 
@@ -67,9 +70,16 @@ def advice(reason: str, state: LoopState) -> str:
         known = Reason(reason)
     except ValueError:
         return f"See `untildone log {name}`; go on with `untildone resume {name}`."
+    way = way_out(state, name) if known in _WORK_ENDED else ""
+    if way and state.claim_due:
+        return way
     if known in _FLAGS:
-        return f"Go on with `untildone resume {name} {_FLAGS[known]} {_more(known, state)}`."
-    return _ADVICE[known].format(name=name, cooldown=format_duration(state.policy.breaker_cooldown))
+        more = f"`untildone resume {name} {_FLAGS[known]} {_more(known, state)}`"
+        return f"{way} To let the agent try again: {more}." if way else f"Go on with {more}."
+    if known is Reason.VALIDATION_PASSED and not state.commits:
+        return f"Review the changes; `untildone brief {name}` has the evidence."
+    usual = _ADVICE[known].format(name=name, cooldown=format_duration(state.policy.breaker_cooldown))
+    return f"{way} {usual}".strip()
 
 
 def driver_gone(state: LoopState) -> str:

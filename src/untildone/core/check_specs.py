@@ -116,6 +116,14 @@ def inside(raw: object) -> str:
     return "/".join(parts)
 
 
+def below(raw: object) -> str:
+    """A path below the folder it is meant for, and never that folder itself."""
+    path = inside(raw)
+    if not path:
+        raise ValueError(f"must name something inside of the project, not {raw!r}")
+    return path
+
+
 def _named_apart(given: Iterable[CheckSpec]) -> tuple[CheckSpec, ...]:
     """Each check once. Verdicts are kept by name, so that two different ones must not share it."""
     found: dict[str, CheckSpec] = {}

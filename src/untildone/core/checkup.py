@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from untildone.core.figures import clock, count, size
+from untildone.core.faults import NETWORK, Remedy, classify
+from untildone.core.figures import clock, count, dollars, size
+from untildone.core.outcome import FaultEvidence
+from untildone.core.printable import one_line
 
 Status = Literal["ok", "warning", "missing", "unknown"]
 
@@ -16,6 +19,7 @@ _MILLISECONDS = 1e11
 """Epoch numbers above this are not seconds (they would be in the year 5138)."""
 _EARLIEST, _LATEST = 1e9, 1e10
 """Epoch seconds from 2001 to 2286: no login ends outside of that, so whatever says so is nonsense."""
+_SAID = 200
 LOG_IN = "log in with `claude auth login`, or set ANTHROPIC_API_KEY"
 
 
@@ -80,12 +84,44 @@ def _moment(written: Any) -> float | None:
     return seconds if _EARLIEST <= seconds <= _LATEST else None  # not a number is not between them either
 
 
-def login_row(login: Login, *, answered: bool | None, said: str = "") -> Finding:
-    """Is there a login, and does it answer? `answered` None: it was not asked."""
-    if answered is not None:
-        if answered:
-            return Finding(name="login", status="ok", detail=f"it answers ({said})")
-        return Finding(name="login", status="missing", detail=f"it was refused: {said}", remedy=LOG_IN)
+def reply_row(answer: str, code: int | None) -> Finding:
+    """What came of one tiny request: the answer of `claude -p --output-format json`, and its exit code."""
+    try:
+        result = json.loads(answer)
+        failed, text = bool(result["is_error"]), one_line(str(result.get("result", "")), _SAID)
+        price = dollars(float(result.get("total_cost_usd") or 0))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        said = one_line(answer, _SAID) or f"exit {code}"
+        return Finding(name="login", status="missing", detail=f"no answer: {said}", remedy=LOG_IN)
+    if not failed:
+        return Finding(name="login", status="ok", detail=f"it answers ({price})")
+    status, word = result.get("api_error_status"), result.get("api_error")
+    fault = classify(
+        FaultEvidence(
+            is_error=True,
+            terminal_reason=str(result.get("terminal_reason", "")),
+            api_error_status=status if isinstance(status, int) else None,
+            api_error=word if isinstance(word, str) else None,
+            text=text,
+        )
+    )
+    if fault is NETWORK:
+        fix = "check the network, and whether a proxy or a firewall is in the way"
+        return Finding(name="login", status="missing", detail=f"the API is unreachable: {text}", remedy=fix)
+    if fault.remedy in {Remedy.WAIT, Remedy.BACK_OFF}:
+        fix = "ask again later: a run would wait for it"
+        return Finding(name="login", status="warning", detail=f"it cannot answer now: {text}", remedy=fix)
+    return Finding(name="login", status="missing", detail=f"it was refused: {text}", remedy=LOG_IN)
+
+
+def temp_row(folder: str) -> Finding:
+    """For a TMPDIR that nothing can be written to: most programs look nowhere else."""
+    detail = f"TMPDIR is {one_line(folder, _SAID)}, where nothing can be written"
+    return Finding(name="temp", status="missing", detail=detail, remedy="make that folder, or unset TMPDIR")
+
+
+def login_row(login: Login) -> Finding:
+    """Is there a login? Whether it answers was not asked."""
     if login.known and not login.logged_in:
         return Finding(name="login", status="missing", detail="Claude Code is not logged in", remedy=LOG_IN)
     there = f"there is one ({login.method})" if login.known else "Claude Code does not tell"

@@ -1,6 +1,7 @@
 """What a person asked for that does not go together, and what goes together but may surprise."""
 
-from untildone.core.contract import FORGE_CONDITIONS
+from untildone.core import check_specs
+from untildone.core.contract import FORGE_CONDITIONS, Contract
 from untildone.core.policy import RunSpec
 from untildone.errors import UsageError
 
@@ -34,7 +35,21 @@ def forge_repository(owner: str | None, repo: str | None) -> str | None:
 
 def contradiction(spec: RunSpec) -> str:
     """The first thing that cannot be, as one line with a way out; empty: all goes together."""
-    return next((line for holds, line in _contradictions(spec) if holds), "")
+    return _impossible(spec.contract) or next((line for holds, line in _contradictions(spec) if holds), "")
+
+
+def _impossible(contract: Contract) -> str:
+    """What no contract can hold, however it was made."""
+    try:
+        check_specs.checks(contract.checks)
+    except ValueError as wrong:
+        return f"the contract {wrong}"
+    try:
+        for folder in contract.share:
+            check_specs.below(folder)
+    except ValueError as wrong:
+        return f"--share {wrong}"
+    return ""
 
 
 def _contradictions(spec: RunSpec) -> list[tuple[bool, str]]:
@@ -53,6 +68,10 @@ def _contradictions(spec: RunSpec) -> list[tuple[bool, str]]:
         (
             contract.fail_to_pass and "command" not in asked,
             "--fail-to-pass needs a command that runs the tests: give --check CMD",
+        ),
+        (
+            contract.fail_to_pass_check is not None and not contract.fail_to_pass,
+            "--fail-to-pass-check says how new tests are run for --fail-to-pass: give that, too",
         ),
         (
             spec.branch_per == "iteration" and not spec.branch,

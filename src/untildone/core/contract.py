@@ -3,6 +3,7 @@
 Each field's docstring is its documentation: `docs/settings.md` is generated from them.
 """
 
+import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,10 +56,18 @@ class Contract:
     """Guarded files that may change all the same, as globs."""
     fail_to_pass: bool = False
     """New tests must fail on the code the run began with, and pass on its result."""
+    fail_to_pass_check: str | None = None
+    """Command that runs only the new tests, for `fail_to_pass` where checks are red before the run."""
 
     def timeout_of(self, check: CheckSpec) -> float:
         """Seconds this check may take."""
         return self.timeout if check.timeout is None else check.timeout
+
+    def identity(self, name: str, command: str) -> str:
+        """A key for verdicts that can be compared: the same check, prepared in the same way."""
+        folder = next((check.folder for check in self.checks if check.name == name), "")
+        said = repr((name, command, folder, self.room, self.setup, self.share))
+        return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def commands(*texts: str, hidden: bool = False) -> tuple[CheckSpec, ...]:

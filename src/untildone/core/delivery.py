@@ -60,11 +60,11 @@ def done_for(state: LoopState) -> Reason | None:
 
 def landing_for(state: LoopState) -> str | None:
     """The stop reason for which the work is to be landed now ("" for one iteration's work); None: not now."""
-    if has_arrived(state) or owes_review(state) or state.claim_due or state.commit_trouble:
+    if has_arrived(state) or owes_review(state) or state.claim_due or state.commit_trouble or not _is_checked(state):
         return None
     if proven := is_proven(state):
         return proven
-    return state.arrival.because if state.land_due and _is_checked(state) else None
+    return state.arrival.because if state.land_due else None
 
 
 def _is_checked(state: LoopState) -> bool:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from untildone.core.secrets import redact
+
 PREVIEW_LINES = 100
 PREVIEW_CHARS = 5000
 FULL_CHARS = 50_000
@@ -43,9 +45,11 @@ class Difference:
 
 
 def diff_facts(diff: str, *, lines_added: int, lines_removed: int, size: int | None = None) -> DiffFacts:
-    """The facts of a diff; `size` is how many characters it really has, if `diff` is only its beginning."""
+    """The facts of a diff, secrets aside; `size` is how many characters it really has, if `diff` is its beginning."""
     size = len(diff) if size is None else size
     is_whole = size <= FULL_CHARS
+    # Before anything is cut: half a key is not recognised any more.
+    diff = redact(diff[:FULL_CHARS])
     preview = "\n".join(diff[:PREVIEW_CHARS].split("\n")[:PREVIEW_LINES])
     return DiffFacts(
         lines_added=lines_added,

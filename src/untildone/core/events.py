@@ -357,6 +357,8 @@ class SettingsChanged(Event):
     by: str
     policy: Policy
     spec: RunSpec
+    changes: tuple[str, ...] = ()
+    """What differs from before, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 
 from untildone.core.findings import Finding, FindingKind
 from untildone.core.outcome import CheckResult
+from untildone.core.printable import one_line
 
 LINES = 60
 CHARS = 4000
 FINDINGS = 20
 LINE_CHARS = 200
+PLACE_CHARS = 300
 
 _BACKTICKS = re.compile(r"`{3,}")
 
@@ -33,13 +35,16 @@ def guard_feedback(blocking: Sequence[Finding]) -> str:
     head = (
         "Guarded files were changed in ways that make the checks prove less. Until a human allows it, put this right:"
     )
-    lines = [f"- {finding.place}: {_WORDS[finding.kind]}" + _said(finding) for finding in blocking[:FINDINGS]]
+    lines = [
+        f"- {one_line(finding.place, PLACE_CHARS)}: {_WORDS[finding.kind]}" + _said(finding)
+        for finding in blocking[:FINDINGS]
+    ]
     more = [f"- and {len(blocking) - FINDINGS} more"] if len(blocking) > FINDINGS else []
     return "\n".join([head, *lines, *more]) + "\n"
 
 
 def _said(finding: Finding) -> str:
-    return f" ({finding.text.strip()[:LINE_CHARS]})" if finding.text.strip() else ""
+    return f" ({one_line(finding.text.strip(), LINE_CHARS)})" if finding.text.strip() else ""
 
 
 _WORDS: dict[FindingKind, str] = {
@@ -53,6 +58,9 @@ _WORDS: dict[FindingKind, str] = {
     "test_added": "a test was added",
     "secret": "this looks like a key or a token",
     "not_fail_to_pass": "a new test must fail without the change",
+    "tests_not_run": "tests are not run any more",
+    "check_shadowed": "this takes the place of what a check runs",
+    "unreadable": "it cannot be read, so it cannot be seen what was done to it",
 }
 
 

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, tzinfo
+from shlex import quote
 
 from untildone.core.faults import FAULTS
 from untildone.core.stopping import Reason
@@ -12,6 +13,10 @@ _SMALL_USD = 0.1
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _LARGE = 10
 
+IN_LINE = "landing_queue"
+"""The cause of a wait for other runs that land on the same base first."""
+FORGE = "forge"
+"""The cause of a wait for a forge that is busy or away."""
 _CAUSES = {
     "usage_limit": "the usage limit",
     "rate_limit": "the rate limit",
@@ -25,7 +30,8 @@ _CAUSES = {
     "quota_kept": "more quota than the share that is kept for you",
     "disk_low": "free disk space",
     "ci": "CI and reviews",
-    "forge": "the forge",
+    FORGE: "the forge",
+    IN_LINE: "its turn to land",
 }
 
 
@@ -84,3 +90,8 @@ def stop_detail(reason: str, detail: str) -> str:
 def short_commit(commit: str) -> str:
     """The beginning of a commit id that people quote."""
     return commit[:SHORT_COMMIT]
+
+
+def git_command(history: str, folder: str) -> str:
+    """How a person calls git for a folder; `history`: where that of a folder without git is kept."""
+    return f"git --git-dir={quote(history)} --work-tree={quote(folder)}" if history else "git"

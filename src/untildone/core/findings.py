@@ -8,7 +8,7 @@ from typing import Literal
 
 FindingKind = Literal[
     "test_deleted", "test_removed", "skip_added", "threshold_lowered", "ci_changed", "settings_changed",
-    "test_edited", "test_added", "secret", "not_fail_to_pass",
+    "test_edited", "test_added", "secret", "not_fail_to_pass", "tests_not_run", "check_shadowed", "unreadable",
 ]  # fmt: skip
 
 _RUNS_OF_STARS = re.compile(r"\*+")

@@ -24,6 +24,7 @@ from untildone.core.faults import (
     Fault,
     Remedy,
 )
+from untildone.core.figures import FORGE, IN_LINE
 from untildone.core.limits import has_reserve
 from untildone.core.spending import book, filed, spend, with_estimate
 from untildone.core.state import LoopState, OpenIteration, Retry, Spend, Wait
@@ -79,9 +80,13 @@ def _recovered(state: LoopState, _: ev.ContinuousRecovered, __: float) -> LoopSt
     return state
 
 
-def _waiting(state: LoopState, _: ev.ContinuousWaiting, __: float) -> LoopState:
+def _waiting(state: LoopState, event: ev.ContinuousWaiting, _: float) -> LoopState:
     """For eyes: why and how long is always decided anew, so that raised limits end a wait."""
-    return state
+    if event.cause == IN_LINE:
+        return replace(state, arrival=replace(state.arrival, in_line=event.detail))
+    held_up = event.detail if event.cause == FORGE else ""
+    same = held_up == state.arrival.held_up
+    return state if same else replace(state, arrival=replace(state.arrival, held_up=held_up))
 
 
 def _hook_failed(state: LoopState, event: ev.HookFailed, _: float) -> LoopState:
@@ -185,6 +190,8 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         approved=state.approved and not event.evidence.changed,
         review_due=state.spec.review.when == "iteration" and event.evidence.changed,
         feedback="",
+        checks_said="",
+        refused_streak=(0, "none"),
         blocked=_blocked_because(event.claim) if not done else None,
         breaker=_observed(state, event, at, done=done),
         half_done=None,

@@ -11,12 +11,21 @@ from untildone.core.findings import FileChange, Finding, matches
 from untildone.core.findings import waived as is_waived
 from untildone.core.guard_rules import judge_of
 from untildone.core.guard_settings import inspect_settings
+from untildone.core.guard_shadow import Before, may_shadow, shadows
 from untildone.core.guard_tests import inspect_tests
 from untildone.core.printable import one_line
 
 MOST_FINDINGS = 200
 TEXT = 200
 _WORDS = re.compile(r"[\w./-]+")
+_BY_SHELL = re.compile(r"(?:^|[\s;&|(])(?:(?:ba|da|z|k)?sh|source|\.)\s+(?:-[a-z]+\s+)*([\w./-]*\w)")
+_A_FILE = re.compile(r"/\w|\w\.[a-z]\w{0,4}$")
+_JUDGES = re.compile(
+    r"(?:^|[/_.-])(?:ci|check\w*|tests?|tester|testing|verify\w*|lint\w*|accept\w*|spec|qa|e2e|run_?tests?)(?:[/_.-]|$)"
+)
+
+
+_NOTHING_KNOWN = Before()
 
 
 def is_guarded(path: str, more: Sequence[str] = ()) -> bool:
@@ -25,18 +34,28 @@ def is_guarded(path: str, more: Sequence[str] = ()) -> bool:
 
 
 def is_watched(path: str, contract: Contract) -> bool:
-    """The same, with the scripts that the checks themselves name."""
-    return is_guarded(path, contract.guard_files) or _is_check(path, _scripts(contract))
+    """The same, with the files that the checks name, and those that could take the place of what they run."""
+    return (
+        is_guarded(path, contract.guard_files)
+        or _is_check(path, _scripts(contract) | _files(contract))
+        or may_shadow(path, contract)
+    )
 
 
-def inspect(changes: Sequence[FileChange], contract: Contract, *, waived: Sequence[str] = ()) -> tuple[Finding, ...]:
+def inspect(
+    changes: Sequence[FileChange], contract: Contract, *, waived: Sequence[str] = (), before: Before = _NOTHING_KNOWN
+) -> tuple[Finding, ...]:
     """What was done to guarded files. What a human let pass is still told."""
     tests, settings, ci, others = _sorted(changes, contract)
+    had_tests = before.had_tests or any(change.before is not None for change in tests)
     found = [
         *inspect_tests(tests),
-        *inspect_settings(settings, mixed=_is_mixed),
+        *inspect_settings(settings, mixed=_is_mixed, named=_words(contract), had_tests=had_tests),
         *_any_change(ci, "ci_changed"),
         *_any_change(others, "settings_changed"),
+        *_unreadable([*settings, *tests]),
+        *_named_files(changes, contract),
+        *shadows(changes, contract, before),
     ]
     if contract.guard == "strict":
         found = [replace(finding, blocking=True) for finding in found]
@@ -103,10 +122,45 @@ def _is_check(path: str, scripts: frozenset[str]) -> bool:
     return any(path == script or path.endswith(f"/{script}") for script in scripts)
 
 
+def _unreadable(changes: Iterable[FileChange]) -> Iterator[Finding]:
+    """Links, very large files, and binary ones: what was done to them cannot be seen."""
+    for change in changes:
+        judged = judge_of(change.path)
+        if change.status == "deleted" or change.after is not None or judged is None:
+            continue
+        is_test = judged.judge in {"test", "inline tests"}
+        # A new test takes nothing away, and what only lies beside tests may be a picture.
+        if not is_test or (judged.by_name and judged.judge == "test" and change.status != "added"):
+            said = "it is a link, not text, or larger than 1 MB"
+            yield Finding(kind="unreadable", path=change.path, text=said, blocking=True)
+
+
+def _named_files(changes: Iterable[FileChange], contract: Contract) -> Iterator[Finding]:
+    """Files that were there and that a check names."""
+    files = _files(contract)
+    for change in changes:
+        named = next((path for path in (change.path, change.old_path) if path and _is_check(path, files)), "")
+        if change.status == "added" or not named or judge_of(named) is not None or _is_check(named, _scripts(contract)):
+            continue
+        text = "a check names it: whoever changes it decides what that says"
+        line = _first_difference(change)
+        yield Finding(kind="settings_changed", path=change.path, line=line, text=text, blocking=True)
+
+
+def _words(contract: Contract) -> frozenset[str]:
+    return frozenset(word for check in contract.checks for word in _WORDS.findall(check.command[:10_000]))
+
+
+def _files(contract: Contract) -> frozenset[str]:
+    """Files that the checks name, and that judge by their names: the others may be what is under test."""
+    named = (word for word in _words(contract) if _A_FILE.search(word) and _JUDGES.search(word))
+    return frozenset(word.removeprefix("./") for word in named)
+
+
 def _scripts(contract: Contract) -> frozenset[str]:
     """Shell scripts that a check runs: who rewrites one decides what it says. Programs under test are no such thing."""
-    words = (word for check in contract.checks for word in _WORDS.findall(check.command[:10_000]))
-    return frozenset(word.removeprefix("./") for word in words if _is_script(word))
+    run = (word for check in contract.checks for word in _BY_SHELL.findall(check.command[:10_000]))
+    return frozenset(word.removeprefix("./") for word in (*filter(_is_script, _words(contract)), *run))
 
 
 def _is_script(word: str) -> bool:

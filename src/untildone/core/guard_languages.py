@@ -47,6 +47,7 @@ LANGUAGES: tuple[Language, ...] = (
             r"|\bunittest\.(?:skip\w*|expectedFailure)\b|^\s*@(?:skip|skipIf|skipUnless|expectedFailure)\b"
             r"|\b__test__\s*=\s*False\b|\bparametrize\([^\[\]]{1,200},\s*\[\s*\]"
         ),
+        focus=r"^(?:.*;\s*)?(?:os\._exit|pytest\.exit)\(",
     ),
     Language(
         name="JavaScript and TypeScript",
@@ -67,6 +68,7 @@ LANGUAGES: tuple[Language, ...] = (
         ends=("go",),
         cases=r"^func\s+(?P<name>(?:Test|Benchmark|Fuzz|Example)\w*)\s*\(|\.Run\(\s*\"(?P<sub>[^\"]{1,300})\"",
         skips=r"\b[tb]\.Skip(?:f|Now)?\(|\bSkip\(",
+        focus=r"\bos\.Exit\(\s*0\s*\)",
     ),
     Language(
         name="Rust",

@@ -18,6 +18,14 @@ _ENTRY = re.compile(r"""^\s*(?:-\s+)?["']?([\w@.*/:-]+?)["']?\s*(?::(?!/)|=(?!=)
 _XML = re.compile(r"^\s*<([\w:.-]+)[^<>]{0,500}>([^<>]{1,500})</")
 _ITEM = re.compile(r"""^\s*-?\s*(.+?),?\s*$""")
 _QUOTED = re.compile(r"""["']([^"']{1,500})["']""")
+_SPECIAL = re.compile(
+    r"^((?:export\s+|override\s+)*(?:SHELL|\.SHELLFLAGS|MAKEFLAGS|GNUMAKEFLAGS|PATH|PYTEST_ADDOPTS|NODE_OPTIONS|GOFLAGS"
+    r"|RUSTFLAGS|PYTHONPATH)(?=\s*[:+?!]*=)|\.(?:IGNORE|ONESHELL|SILENT|POSIX|DEFAULT)(?=\s*:)|[-s]?include(?=\s))"
+)
+"""Says how every recipe of a makefile is run."""
+_ASSIGNED = re.compile(r"^(?:export\s+|override\s+)*([\w.-]+)\s*[:?!]{0,3}(\+?)=\s*(.*)$")
+_VARIABLE = re.compile(r"\$(?:\(([\w.-]+)\)|\{([\w.-]+)\})|\{\{\s*([\w.-]+)\s*\}\}")
+_DEEPEST_VARIABLE = 5
 _TARGET = re.compile(r"^([\w.-]+(?:\s+[\w.-]+)*)\s*(?:\w+=\S*\s*)*:(?!=)")
 
 
@@ -111,19 +119,38 @@ def _values(text: str) -> list[str]:
 
 
 def _targets(text: str) -> Outline:
+    """Targets with what they need and do, variables filled in; and what says how recipes are run."""
     flat: dict[str, list[str]] = {}
+    variables: dict[str, str] = {}
     current = ""
     for raw in text.split("\n")[:_MOST_LINES]:
         line = raw[:_LONGEST].rstrip()
         if line[:1] in {"\t", " "} and current:
-            flat[current].append(_recipe(line.strip().lstrip("@")))
+            command = line.strip().lstrip("@")
+            flat[current] += [_recipe(command)] if not command.startswith("#") else []
+        elif found := _SPECIAL.match(line):
+            current = ""
+            flat.setdefault(f"make.{found[1].split()[-1].lstrip('-')}", []).append(line)
+        elif assigned := _ASSIGNED.match(line):
+            current = ""
+            old = variables.get(assigned[1], "")
+            variables[assigned[1]] = f"{old} {assigned[3]}".strip() if assigned[2] == "+" else assigned[3]
         elif found := _TARGET.match(line):
             current = f"target.{found[1].split()[0]}"
             flat.setdefault(current, [])
             flat[current] += [word for word in line[found.end() :].partition("#")[0].split() if word]
         elif line and not line.startswith("#"):
             current = ""
-    return {path: tuple(values) for path, values in flat.items()}
+    return {path: tuple(_filled_in(value, variables) for value in values) for path, values in flat.items()}
+
+
+def _filled_in(text: str, variables: dict[str, str]) -> str:
+    for _ in range(_DEEPEST_VARIABLE):
+        filled = _VARIABLE.sub(lambda found: variables.get(found[1] or found[2] or "", found[0]), text)[:_LONGEST]
+        if filled == text:
+            break
+        text = filled
+    return text
 
 
 def _recipe(line: str) -> str:

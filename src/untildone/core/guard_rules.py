@@ -56,8 +56,8 @@ RULES: tuple[Rule, ...] = (
     Rule("test", "Rust", ("tests/*.rs", "src/tests.rs", "src/*/tests.rs", "src/*/tests/*.rs")),
     Rule("inline tests", "Rust (tests lie among the code)", ("*.rs",)),
     Rule("settings", "Python", (
-        "pytest.ini", ".pytest.ini", ".coveragerc", "mypy.ini", ".mypy.ini", "ruff.toml", ".ruff.toml", ".flake8",
-        ".pylintrc", "pylintrc", "pyrightconfig.json", ".bandit", "noxfile.py")),
+        "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", ".coveragerc", "mypy.ini", ".mypy.ini",
+        "ruff.toml", ".ruff.toml", ".flake8", ".pylintrc", "pylintrc", "pyrightconfig.json", ".bandit", "noxfile.py")),
     Rule("settings", "JavaScript and TypeScript", (
         "jest.config.*", "jest.setup.*", "vitest.config.*", "vitest.workspace.*", "vitest.setup.*", ".mocharc*",
         ".nycrc*", ".c8rc*", "karma.conf.*", "playwright.config.*", "cypress.config.*", "cypress.json", ".eslintrc*",
@@ -75,7 +75,8 @@ RULES: tuple[Rule, ...] = (
         ".codeclimate.yml", ".deepsource.toml")),
     Rule("mixed settings", "sections of files that also hold other things", (
         "pyproject.toml", "setup.cfg", "tox.ini", "package.json", "deno.json", "composer.json", "Makefile", "makefile",
-        "GNUmakefile", "justfile", "Justfile", ".justfile")),
+        "GNUmakefile", "justfile", "Justfile", ".justfile", "Cargo.toml", ".cargo/config.toml", ".npmrc", "pom.xml",
+        "build.gradle", "build.gradle.kts")),
     Rule("test", "anything in a folder of tests", (
         "tests/*", "test/*", "__tests__/*", "spec/*.rb", "spec/*.js", "spec/*.ts", "spec/*.lua", "e2e/*",
         "src/test/*", "src/androidTest/*",

@@ -8,6 +8,7 @@ from itertools import islice
 
 from untildone.core.findings import FileChange, Finding
 from untildone.core.guard_languages import Reader, reader_for
+from untildone.core.guard_python import collected_tests
 from untildone.core.guard_rules import judge_of
 from untildone.core.guard_units import EMPTY, LINE, Source, Unit, read_source
 
@@ -80,6 +81,8 @@ def _about(file: TestFile, gained: Counter[str], fresh: Sequence[Unit], known: s
         *islice(_skipped(file, known), _MOST_TOLD),
         *islice(_emptied(file), _MOST_TOLD),
     ]
+    told = {finding.line for finding in findings}
+    findings += islice((finding for finding in _idle(file) if finding.line not in told), _MOST_TOLD)
     yield from findings
     if change.status == "deleted" or any(finding.blocking for finding in findings):
         return
@@ -269,3 +272,20 @@ def _asserts(body: Sequence[str], reader: Reader) -> bool:
 
 def _significant(body: Sequence[str]) -> list[str]:
     return [line for line in body if not _TRIVIAL.match(line)]
+
+
+def _idle(file: TestFile) -> Iterator[Finding]:
+    """Python tests that are still there by name, and are not collected any more or cannot fail any more."""
+    if file.reader is None or file.reader.language.name != "Python" or file.change.before is None:
+        return
+    before, after = collected_tests(file.change.before), collected_tests(file.change.after)
+    if before is None or after is None:
+        return
+    for unit in file.after.units:
+        if unit.name not in before:
+            continue
+        gone = unit.name not in after
+        if gone or (before[unit.name] and not after[unit.name]):
+            why = "it is there, and is not run any more" if gone else "nothing in it can fail any more"
+            text = f"{file.after.raw[unit.line - 1].strip()[:LINE]}: {why}"
+            yield Finding(kind="test_removed", path=file.change.path, line=unit.line, text=text, blocking=True)

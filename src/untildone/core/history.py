@@ -9,7 +9,7 @@ from untildone.core.claims import says_done
 from untildone.core.fold import apply
 from untildone.core.state import LoopState, Spend
 
-Verdict = Literal["passed", "failed", ""]
+Verdict = Literal["passed", "failed", "blocked", ""]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class IterationRow:
     summary: str = ""
     """The agent's own words on what was done."""
     verdict: Verdict = ""
-    """What the loop's own checks said after a claim."""
+    """What the loop's own checks said after a claim; `blocked`: they passed, and something else was in the way."""
     review: Literal["approved", "changes", ""] = ""
     """What a reviewer said about it; its cost is part of the row."""
 
@@ -108,13 +108,19 @@ def _note(rows: dict[int, IterationRow], after: LoopState, record: ev.Record) ->
         case ev.IterationFailed():
             rows[event.iteration_num] = _failed(_row(rows, event.iteration_num), event)
         case ev.IterationValidation():
-            verdict: Verdict = "passed" if event.passed else "failed"
-            rows[event.iteration_num] = replace(_row(rows, event.iteration_num), verdict=verdict)
+            rows[event.iteration_num] = replace(_row(rows, event.iteration_num), verdict=_verdict(event))
         case ev.LandingCommitted():
             row = _row(rows, event.iteration_num)
             rows[row.number] = replace(row, commits=(*row.commits, event.commit))
         case _:
             pass
+
+
+def _verdict(event: ev.IterationValidation) -> Verdict:
+    if event.passed:
+        return "passed"
+    is_green = bool(event.findings or event.checks) and all(check.passed for check in event.checks)
+    return "blocked" if is_green else "failed"
 
 
 def _row(rows: dict[int, IterationRow], number: int) -> IterationRow:

@@ -3,12 +3,27 @@
 from dataclasses import replace
 
 from untildone.core import events as ev
+from untildone.core.not_landed import for_people
 from untildone.core.state import HalfDone, LoopState, OpenIteration, Unsettled
 
 
 def prepared(state: LoopState, event: ev.LandingPrepared, _: float) -> LoopState:
-    """Where the work begins and where it is meant to go."""
-    arrival = replace(state.arrival, branch=event.branch, base=event.base, start=event.start)
+    """Where the work begins and where it is meant to go.
+
+    Said again by each driver, out of what it finds in git, where an agent may have written: what was said first holds,
+    unless a human names another base.
+    """
+    known = state.arrival
+    arrival = replace(
+        known,
+        branch=event.branch,
+        base=state.spec.landing.base or known.base or event.base,
+        start=known.start or event.start,
+        remote=known.remote or event.remote,
+        history=event.history,
+        in_line="",
+        held_up="",
+    )
     return replace(state, arrival=arrival)
 
 
@@ -24,8 +39,14 @@ def committed(state: LoopState, event: ev.LandingCommitted, _: float) -> LoopSta
         commit_trouble="",
         unsettled=None,
         land_due=goes_on and landing.land in {"merge", "pr"},
-        arrival=replace(state.arrival, branch=event.branch or state.arrival.branch),
+        arrival=replace(state.arrival, branch=_branch_after(state, event)),
     )
+
+
+def _branch_after(state: LoopState, event: ev.LandingCommitted) -> str | None:
+    """Where the workspace commits is the run's branch: it does so only where it knows that. Never the base."""
+    is_base = event.branch == state.arrival.base
+    return state.arrival.branch if is_base or event.branch is None else event.branch
 
 
 def commit_failed(state: LoopState, event: ev.LandingFailed, _: float) -> LoopState:
@@ -34,25 +55,28 @@ def commit_failed(state: LoopState, event: ev.LandingFailed, _: float) -> LoopSt
 
 
 def begun(state: LoopState, event: ev.LandingBegun, at: float) -> LoopState:
-    """A commit is on its way."""
-    return replace(state, arrival=replace(state.arrival, commit=event.commit, because=event.because, since=at))
+    """A commit is on its way; said again, when nobody is before it any more."""
+    made = event.makes or state.arrival.made
+    arrival = replace(state.arrival, commit=event.commit, because=event.because, since=at, in_line="", made=made)
+    return replace(state, arrival=arrival)
 
 
 def pushed(state: LoopState, event: ev.LandingPushed, at: float) -> LoopState:
     """The remote has it; from here on CI is waited for."""
-    return replace(
-        state, arrival=replace(state.arrival, pushed=event.commit, head=event.head or event.commit, since=at)
-    )
+    head = event.head or event.commit
+    arrival = replace(state.arrival, pushed=event.commit, head=head, since=at, held_up="")
+    return replace(state, arrival=arrival)
 
 
 def pull_opened(state: LoopState, event: ev.LandingPullOpened, _: float) -> LoopState:
     """There is a pull request."""
-    return replace(state, arrival=replace(state.arrival, number=event.number, url=event.url))
+    return replace(state, arrival=replace(state.arrival, number=event.number, url=event.url, held_up=""))
 
 
 def rejected(state: LoopState, event: ev.LandingRejected, _: float) -> LoopState:
     """The next iteration mends what keeps the work from landing."""
     arrival = replace(state.arrival, commit=None, fixes=state.arrival.fixes + 1, seen=event.seen or state.arrival.seen)
+    arrival = replace(arrival, rejected=event.said or for_people(event.cause, event.detail), held_up="")
     return replace(
         state, verified=False, land_due=False, streak=0, streak_form="none", feedback=event.detail,
         feedback_from="landing", arrival=arrival,
@@ -63,7 +87,7 @@ def merged(state: LoopState, event: ev.LandingMerged, _: float) -> LoopState:
     """It has arrived. What comes next goes its own way."""
     arrival = replace(
         state.arrival, commit=None, landed=event.commit, merged=event.merged, number=None, pushed=None, head=None,
-        fixes=0, trouble="",
+        made=None, fixes=0, trouble="", rejected="", held_up="",
     )  # fmt: skip
     return replace(state, land_due=False, arrival=arrival)
 
@@ -71,6 +95,7 @@ def merged(state: LoopState, event: ev.LandingMerged, _: float) -> LoopState:
 def reverted(state: LoopState, event: ev.LandingReverted, _: float) -> LoopState:
     """It was taken back: it has not arrived, and the agent is told."""
     arrival = replace(state.arrival, landed=None, merged=None, commit=None, fixes=state.arrival.fixes + 1)
+    arrival = replace(arrival, rejected=for_people("checks", event.reason))
     return replace(
         state, verified=False, land_due=False, streak=0, streak_form="none", feedback=event.reason,
         feedback_from="landing", arrival=arrival,
@@ -79,15 +104,18 @@ def reverted(state: LoopState, event: ev.LandingReverted, _: float) -> LoopState
 
 def gave_up(state: LoopState, event: ev.LandingGaveUp, _: float) -> LoopState:
     """The run stops with its work done and not landed."""
-    return replace(state, arrival=replace(state.arrival, trouble=event.reason, commit=None))
+    return replace(state, arrival=replace(state.arrival, trouble=event.reason, commit=None, held_up=""))
 
 
-def rewound(state: LoopState, _: ev.Rewound, __: float) -> LoopState:
-    """The tree is another one: nothing that was said about the old one holds."""
+def rewound(state: LoopState, event: ev.Rewound, _: float) -> LoopState:
+    """The tree is another one: nothing that was said about the old one holds, and what came after is not to land."""
+    head = event.head or event.commit
+    is_start = event.iteration_num == 0 or head == state.arrival.start
     return replace(
-        state, claim_due=False, verified=False, guarded=False, approved=False, review_due=False, land_due=False,
-        streak=0, streak_form="none", feedback="", half_done=None, unsettled=None, retry=None, last_session=None,
-        blocked=None, commit_trouble="",
+        state, last_commit=None if is_start else head, examined=None, verified_commit=None, claim_due=False,
+        verified=False, guarded=False, approved=False, review_due=False, land_due=False, streak=0, streak_form="none",
+        feedback="", checks_said="", refused_streak=(0, "none"), findings=(), red=(), half_done=None, unsettled=None,
+        retry=None, last_session=None, blocked=None, commit_trouble="",
     )  # fmt: skip
 
 

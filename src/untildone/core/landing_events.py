@@ -19,6 +19,10 @@ class LandingPrepared(Event):
     """The branch to land on."""
     start: str | None
     """The commit the run began with, the user's uncommitted work included: what guards and blame compare with."""
+    history: str = ""
+    """The git folder with the history of a folder without git."""
+    remote: str | None = None
+    """Where the remote led at that moment, without logins; empty: there was none. None: it plays no part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,8 @@ class LandingBegun(Event):
     commit: str
     because: str = ""
     """The stop reason that waits for it; empty: one iteration's work of a run that goes on."""
+    makes: str = ""
+    """Said again right before a push: a branch that the remote does not have yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +118,8 @@ class LandingRejected(Event):
     """For the prompt. Text from a forge is marked as such in it."""
     seen: str = ""
     """The newest comment that was read: a later look reports only newer ones."""
+    said: str = ""
+    """The same for people: what is wrong, in a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,3 +170,5 @@ class Rewound(Event):
     """The snapshot that is in the tree now."""
     saved: str
     """The private ref that holds the tree as it was before."""
+    head: str | None = None
+    """The commit that is checked out now."""

@@ -13,7 +13,7 @@ from untildone.core.lines_delivery import DELIVERY_LINERS, review_line
 from untildone.core.outcome import Evidence
 from untildone.core.printable import one_line
 from untildone.core.spending import lane_name
-from untildone.core.stopping import DONE, meaning
+from untildone.core.stopping import DONE, Reason, meaning
 
 DETAIL = 200
 """Columns kept of what the agent or a program wrote."""
@@ -102,6 +102,8 @@ def _completed(event: ev.ContinuousCompleted, _: float) -> str:
 
 def _why(reason: str, detail: str) -> str:
     said, detail = f"{meaning(reason)} [{reason}]", stop_detail(reason, detail)
+    if reason == Reason.CLEAN_ROOM:
+        return said  # the line before, about the checks, has all of it
     return one_line(f"{said}: {detail}" if detail else said, 2 * DETAIL)
 
 
@@ -212,7 +214,8 @@ def _limits(event: ev.LimitsChanged, _: float) -> str:
 
 
 def _settings(event: ev.SettingsChanged, _: float) -> str:
-    return one_line(f"{event.by} changed the settings", DETAIL)
+    named = f": {', '.join(event.changes)}" if event.changes else ""
+    return one_line(f"{event.by} changed the settings{named}", 2 * DETAIL)
 
 
 def _reset(event: ev.ResetRequested, _: float) -> str:
@@ -304,6 +307,11 @@ def _rate_limit(event: tr.AgentSystem, at: float) -> str | None:
     return f"usage limit {data.get('rateLimitType')}: {data.get('status')}{share}{until}"
 
 
+def _denied(event: tr.AgentSystem, _: float) -> str:
+    why = event.data.get("message") or event.data.get("reason") or ""
+    return f"claude was denied {event.data.get('tool_name') or 'a tool'}" + (f": {why}" if why else "")
+
+
 def _compacted(_: tr.AgentSystem, __: float) -> str:
     return "Claude compacted its context"
 
@@ -317,6 +325,7 @@ _SYSTEM_LINERS: Mapping[str, Liner] = {
     "api_retry": _api_retry,
     "rate_limit_event": _rate_limit,
     "compact_boundary": _compacted,
+    "permission_denied": _denied,
 }
 
 
@@ -345,6 +354,7 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.IterationCompleted: _iteration_completed,
     ev.IterationFailed: _iteration_failed,
     ev.IterationCompletionSignal: _claimed,
+    ev.WitnessAtWork: _at_work,
     ev.TasksRead: _tasks,
     ev.LandingCommitted: _committed,
     ev.LandingFailed: _landing_failed,

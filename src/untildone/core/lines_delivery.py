@@ -7,6 +7,7 @@ from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.durations import format_duration
 from untildone.core.figures import count, dollars, short_commit
+from untildone.core.not_landed import for_people
 from untildone.core.outcome import CheckResult
 from untildone.core.printable import one_line
 from untildone.core.reviewing import ReviewVerdict
@@ -16,20 +17,18 @@ _DETAIL = 200
 _NAME = 80
 _NAMED = 3
 _FILES = 8
-_CAUSES: Mapping[str, str] = {
-    "checks": "the checks fail together with the base",
-    "conflict": "it conflicts with the base",
-    "ci": "CI is red",
-    "comments": "somebody wrote comments",
-    "changes_requested": "a reviewer asks for changes",
-}
 
 Liner = Callable[[Any, float], str | None]
 
 
 def shown_check(check: CheckResult) -> str:
-    """What a check is called where anybody may read it: of a hidden one only its name."""
-    return one_line(check.name if check.hidden else check.command or check.name, _NAME)
+    """What a check is called where anybody may read it."""
+    return one_line(check.name, _NAME)
+
+
+def its_command(check: CheckResult) -> str:
+    """The command, where it says more than the name and may be told; else empty."""
+    return "" if check.hidden or check.command == check.name else check.command
 
 
 def room_note(room: str) -> str:
@@ -69,7 +68,7 @@ def _reported(event: ev.IterationValidation) -> str:
 
 def _baseline(event: ev.BaselineTaken, _: float) -> str:
     if event.refused:
-        return one_line(f"the checks prove nothing here: {event.refused}", 2 * _DETAIL)
+        return one_line(f"the checks prove nothing here: {event.refused}", 8 * _DETAIL)
     red = [shown_check(check) for check in event.checks if not check.passed]
     passed = sum(check.passed for check in event.checks)
     said = f"before any work: {count(passed, 'check')} passed, {len(red)} failed{room_note(event.room)}"
@@ -92,8 +91,8 @@ def _snapshot(event: ev.LandingSnapshot, _: float) -> str | None:
     return f"half-done work ({count(len(event.files), 'file')}) kept as {one_line(event.ref, _DETAIL)}"
 
 
-def _begun(event: ev.LandingBegun, _: float) -> str:
-    return f"landing {_commit(event.commit)}"
+def _begun(event: ev.LandingBegun, _: float) -> str | None:
+    return None if event.makes else f"landing {_commit(event.commit)}"  # the push that follows is told
 
 
 def _pushed(event: ev.LandingPushed, _: float) -> str:
@@ -109,8 +108,8 @@ def _watched(event: ev.LandingWatched, _: float) -> str:
 
 
 def _rejected(event: ev.LandingRejected, _: float) -> str:
-    why = _CAUSES.get(event.cause, event.cause)
-    return one_line(f"cannot land yet: {why}; the agent is told", _DETAIL)
+    why = event.said or for_people(event.cause, event.detail)
+    return one_line(f"cannot land yet: {why}; the agent is told", 2 * _DETAIL)
 
 
 def _merged(event: ev.LandingMerged, _: float) -> str:
@@ -122,7 +121,7 @@ def _merged(event: ev.LandingMerged, _: float) -> str:
 
 
 def _reverted(event: ev.LandingReverted, _: float) -> str:
-    why = event.reason.strip().split("\n", 1)[0]
+    why = for_people("checks", event.reason)
     said = f"taken back: {event.base} was red with {_commit(event.merged)}, {_commit(event.revert)} reverts it: {why}"
     return one_line(said, 2 * _DETAIL)
 

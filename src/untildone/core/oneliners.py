@@ -11,6 +11,8 @@ from untildone.errors import UsageError
 
 # Only a plain {name}: str.format would also follow attributes and indexes of whatever it is given.
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_NAME = 80
+_LOGS = 3
 _ESCAPED = {"\\n": "\n", "\\t": "\t"}
 
 
@@ -63,7 +65,7 @@ def monitor_line(view: RunView) -> str:
 
 
 def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
-    """The last words after a run: what it took, and, with `advice`, what to do next."""
+    """The last words after a run: what is not proven, what it took, and, with `advice`, what to do next."""
     took = [
         f"{count(view.attempts, 'iteration')} ({view.successes} without a fault)",
         f"spent {view.cost}",
@@ -72,4 +74,10 @@ def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
     ]
     if view.last_commit:
         took.append(f"{count(view.commits, 'commit')} (last {short_commit(view.last_commit)})")
-    return [one_line(line) for line in (" · ".join(took), view.advice if advice else "") if line]
+    unproven = f"not verified: {view.unproven}" if view.unproven else ""
+    logs = [
+        f"{one_line(name, _NAME)} failed when it was last run: all it printed is in {log}"
+        for name, log in view.red[:_LOGS]
+        if log
+    ]
+    return [one_line(line) for line in (unproven, *logs, " · ".join(took), view.advice if advice else "") if line]

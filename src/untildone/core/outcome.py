@@ -142,5 +142,9 @@ class CheckResult:
     """The file that holds all it printed, if it was kept."""
     ran: bool = True
     """False: it could not be run at all, and the output says why."""
+    tests_run: int | None = None
+    """Tests that gave a verdict, as their runner counted them; None: it does not say."""
+    tests_skipped: int | None = None
+    """None: not known, or not all tests were come to."""
     notes: tuple[str, ...] = ()
     """What to know about the place it ran in: folders it could write to that are not its own, files not to be had."""

@@ -25,6 +25,10 @@ ALLOWED_TOOLS = (
 """What an agent needs to change code and see whether it works; nothing that pushes, installs or deletes."""
 
 
+NOTES_FILE = "SHARED_TASK_NOTES.md"
+"""What the notes for the next iteration are called unless told otherwise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """All limits and thresholds of a run. `None` always means "no limit"."""
@@ -217,7 +221,7 @@ class RunSpec:
     """A Markdown file of checkboxes, re-read every iteration."""
     task_prompt: str | None = None
     """How the tasks are put to the agent; the first `%s` becomes the file's text."""
-    notes_file: str = "SHARED_TASK_NOTES.md"
+    notes_file: str = NOTES_FILE
     """Hand-over notes from one iteration to the next, relative to the folder."""
     knowledge_file: str | None = None
     """Durable project knowledge shown to every iteration, relative to the folder."""

@@ -39,6 +39,8 @@ class PullComment:
     body: str
     path: str = ""
     line: int = 0
+    stranger: bool = False
+    """Whoever wrote it has no say in the repository: people are told of it, the agent is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +182,7 @@ def _checks(view: PullView, arrival: Arrival, landing: Landing, now: float) -> S
 
 
 def _people(view: PullView, arrival: Arrival, landing: Landing, now: float) -> Step | None:
-    fresh = tuple(comment for comment in view.comments if comment.id > arrival.seen)
+    fresh = tuple(comment for comment in view.comments if comment.id > arrival.seen and not comment.stranger)
     if fresh:
         return MendComments(fresh, "changes_requested" if view.review == "changes_requested" else "comments")
     if view.review == "changes_requested":
@@ -218,12 +220,18 @@ def described(view: PullView) -> str:
     if view.review != "none":
         parts.append(f"review: {view.review.replace('_', ' ')}")
     if view.comments:
-        parts.append(f"{len(view.comments)} comment{'s' if len(view.comments) > 1 else ''}")
+        parts.append(_comments(view.comments))
     if view.mergeable == "no":
         parts.append("conflicts with the base")
     if view.behind:
         parts.append("behind the base")
     return f"#{view.number} {'; '.join(parts)}"
+
+
+def _comments(comments: tuple[PullComment, ...]) -> str:
+    said = f"{len(comments)} comment{'s' if len(comments) > 1 else ''}"
+    strangers = sum(comment.stranger for comment in comments)
+    return f"{said} ({strangers} by people without a say, for you to read)" if strangers else said
 
 
 def _count(checks: tuple[PullCheck, ...]) -> str:

@@ -109,6 +109,8 @@ def _what_was_done(state: LoopState, work: Work) -> str:
 def _how_to_see(state: LoopState, work: Work) -> str:
     if work.start is None or work.commit is None:
         return "Look at the files as they are, and at `git log`."
+    if state.arrival.history:
+        return "The folder is in no git repository: git has nothing to show you there, the change is given below."
     if not state.spec.commit:
         return f"Nothing is committed. `git diff {work.start}` shows the change, `git status` what is new."
     seen = f"`git diff {work.start} {work.commit}` shows all of it, `git log {work.start}..{work.commit}` the commits."

@@ -11,10 +11,11 @@ FINDINGS_CAP = 8000
 REVIEWER_WROTE = "files were changed during a review"
 _VERDICT = re.compile(r"REVIEW:\s*(?:(APPROVED?)|CHANGES)")
 
-READING_TOOLS = (
-    "Read", "Glob", "Grep", "Bash(git diff:*)", "Bash(git log:*)", "Bash(git show:*)", "Bash(git status:*)",
-)  # fmt: skip
-"""What a reviewer needs; nothing that changes a file."""
+READING_TOOLS = ("Read", "Glob", "Grep")
+"""What a reviewer needs besides commands that only read.
+
+Those Claude Code lets pass by itself, and it knows which options make a writer of `git diff`: a grant would not.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

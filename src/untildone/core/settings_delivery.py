@@ -1,5 +1,6 @@
 """The settings of proof and arrival: checks and guard, landing, review, worktrees."""
 
+import re
 from functools import partial
 
 from untildone.core import check_specs, units
@@ -9,15 +10,22 @@ _seconds = partial(units.duration, bare="seconds")
 _fixes = partial(units.whole, least=0)
 
 
+# As `git check-ref-format` has it.
+_NO_BRANCH = re.compile(
+    r"""[\s\x00-\x1f\x7f~^:?*\[\\] | \.\. | @\{ | // | ^[-/] | [/.]$ | (^|/)\. | \.lock(/|$) | ^@$""", re.VERBOSE
+)
+
+
 def _share(raw: object) -> tuple[str, ...]:
     """Folders inside of the tree: a fresh checkout borrows nothing else."""
-    return tuple(check_specs.inside(name) for name in units.lines(raw))
+    return tuple(check_specs.below(name) for name in units.lines(raw))
 
 
 def _worktree(raw: object) -> str:
-    """`BRANCH`, `BRANCH:BASE`, `:BASE` or `:`; what has spaces in it was meant to be the goal."""
+    """`BRANCH`, `BRANCH:BASE`, `:BASE` or `:`; what is no name for a branch was most likely meant to be the goal."""
     written = units.name_text(raw).strip()
-    if any(char.isspace() for char in written) or written.count(":") > 1:
+    branch, _, base = written.partition(":")
+    if _NO_BRANCH.search(branch) or any(char.isspace() or char == ":" for char in base):
         raise ValueError(f"takes BRANCH or BRANCH:BASE, not {written!r}: put the goal before it")
     return written
 
@@ -51,6 +59,9 @@ CHECKING: tuple[Setting, ...] = (
     setting("contract", "done", "guard_files", units.lines, "GLOB", "--guard-file", repeatable=True),
     setting("contract", "done", "waive", units.lines, "GLOB", "--waive", repeatable=True, guarded=True),
     switch("contract", "done", "fail_to_pass", ("--fail-to-pass",), ("--no-fail-to-pass",)),
+    setting(
+        "contract", "done", "fail_to_pass_check", units.name_text, "CMD", "--fail-to-pass-check", guarded=True,
+    ),
 )  # fmt: skip
 
 WORKTREES: tuple[Setting, ...] = (

@@ -1,17 +1,16 @@
 """What is proven, guarded and reviewed, and how far the work has come: in a few words, from the folded state."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from untildone.core.contract import Contract
-from untildone.core.figures import count, short_commit
-from untildone.core.findings import Finding
+from untildone.core.fail_to_pass import NAME as FAIL_TO_PASS
+from untildone.core.figures import short_commit
+from untildone.core.obstacles import LOOKS_AGAIN, guard_text, obstacles
 from untildone.core.policy import Landing, RunSpec
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 
 _WIDTH = 300
-_NAMED = 3
 _CARRIED = frozenset({"merge", "pr"})
 
 IN_TREE = "the agent's own tree, which is weaker evidence than a fresh checkout"
@@ -23,11 +22,13 @@ def standing(state: LoopState) -> list[tuple[str, str]]:
     contract = state.spec.contract
     red = [name for name, passed in state.baseline or () if not passed]
     facts = [
+        ("in the way", "; ".join(obstacles(state))),
         ("checked in", (IN_TREE if contract.room == "tree" else IN_ROOM) if contract.checks else ""),
         ("proven at", short_commit(state.verified_commit or "")),
         ("red before", ", ".join(red)),
         ("flaky", ", ".join(state.flaky)),
-        ("guard", guard_text(state.findings)),
+        ("fail to pass", fail_to_pass_text(state)),
+        ("guard", guard_text([finding for finding in state.findings if not finding.blocking])),
         ("waived", ", ".join((*contract.waive, *state.waived))),
         ("review", review_text(state)),
         ("landing", landing_text(state)),
@@ -35,18 +36,25 @@ def standing(state: LoopState) -> list[tuple[str, str]]:
     return [(label, one_line(text, _WIDTH)) for label, text in facts if text]
 
 
-def guard_text(findings: Sequence[Finding]) -> str:
-    """`2 block done: tests/test_a.py:3 skip added, ...; 1 reported`; empty when nothing guarded changed."""
-    blocking = [finding for finding in findings if finding.blocking]
-    told = len(findings) - len(blocking)
-    parts = []
-    if blocking:
-        named = ", ".join(f"{finding.place} {finding.kind.replace('_', ' ')}" for finding in blocking[:_NAMED])
-        more = f" and {len(blocking) - _NAMED} more" if len(blocking) > _NAMED else ""
-        parts.append(f"{len(blocking)} in the way of done: {named}{more}")
-    if told:
-        parts.append(f"{count(told, 'change')} of guarded files reported")
-    return "; ".join(parts)
+def unproven(state: LoopState) -> str:
+    """Why the work that is there counts for nothing yet, in a few words; empty when it is proven, or there is none."""
+    if state.verified or not state.attempts:
+        return ""
+    if state.claim_due and state.refused_streak[0]:
+        return LOOKS_AGAIN
+    if not state.feedback:
+        return "the checks have not seen the last of it" if state.spec.contract.checks else "no checks were given"
+    failed = ["the checks failed"] if state.checks_said == "failed" else []
+    return "; ".join([*failed, *obstacles(state)]) or "the checks failed"
+
+
+def fail_to_pass_text(state: LoopState) -> str:
+    """How new tests did on the code before the change; empty where nobody asked."""
+    if not state.spec.contract.fail_to_pass:
+        return ""
+    if any(name == FAIL_TO_PASS for name, _ in state.red):
+        return "not shown to fail on the code the run began with"
+    return "they fail on the code the run began with" if state.verified else "not looked at yet: the checks come first"
 
 
 def review_text(state: LoopState) -> str:
@@ -73,16 +81,21 @@ def landing_text(state: LoopState) -> str:
     if arrival.landed is not None and state.last_commit in {None, arrival.landed}:
         at = f" as {short_commit(arrival.merged)}" if arrival.merged else ""
         return f"landed in {base}{at}"
+    if state.last_commit is None and state.phase == "completed":
+        return "nothing was committed, so nothing lands"
     mended = f", mended {arrival.fixes} of {landing.fixes} times" if arrival.fixes else ""
     if arrival.commit is None:
         return f"not yet in {base}{mended}"
-    return f"{_under_way(state, base)}{mended}"
+    held_up = f"; waiting for the forge: {arrival.held_up}" if arrival.held_up else ""
+    return f"{_under_way(state, base)}{mended}{held_up}"
 
 
 def _under_way(state: LoopState, base: str) -> str:
     arrival = state.arrival
     if arrival.number is not None:
         return f"pull request #{arrival.number} waits for CI and reviews: {arrival.url}"
+    if arrival.in_line:
+        return f"waiting for its turn to land: {arrival.in_line}"
     if arrival.pushed is not None:
         return f"{arrival.branch} is pushed, a pull request for {base} comes next"
     return f"{short_commit(arrival.commit or '')} on its way to {base}"
@@ -141,11 +154,14 @@ def delivery_json(state: LoopState) -> dict[str, Any]:
     """The same for programs: parts of `untildone status --json`."""
     arrival, contract = state.arrival, state.spec.contract
     return {
+        "in_the_way": obstacles(state),
         "proof": {
             "room": contract.room,
             "commit": state.verified_commit,
             "baseline": dict(state.baseline or ()),
             "flaky": list(state.flaky),
+            "fail_to_pass": fail_to_pass_text(state) or None,
+            "red": [{"check": name, "log": log or None} for name, log in state.red],
         },
         "guard": {
             "mode": contract.guard,
@@ -160,11 +176,14 @@ def delivery_json(state: LoopState) -> dict[str, Any]:
             "branch": arrival.branch,
             "base": arrival.base,
             "under_way": arrival.commit,
+            "in_line": arrival.in_line or None,
             "pull": arrival.number,
             "url": arrival.url or None,
             "landed": arrival.landed,
             "merged": arrival.merged,
             "fixes": arrival.fixes,
+            "rejected": arrival.rejected or None,
+            "held_up": arrival.held_up or None,
             "trouble": arrival.trouble or None,
         },
     }

@@ -125,6 +125,10 @@ class Arrival:
     base: str | None = None
     start: str | None = None
     """The commit the run began with."""
+    history: str = ""
+    """The git folder with the history of a folder without git; empty: it has its own."""
+    remote: str | None = None
+    """Where the remote led when the run began; None: nobody looked."""
     commit: str | None = None
     """What is being landed; None: nothing is under way."""
     because: str = ""
@@ -132,11 +136,15 @@ class Arrival:
     pushed: str | None = None
     head: str | None = None
     """Where the branch stands on the remote: what was pushed, or what the forge put on top of it."""
+    made: str | None = None
+    """The branch that the remote did not have before this run pushed it."""
     number: int | None = None
     """The pull request."""
     url: str = ""
     since: float = 0.0
     """When the commit being landed was last pushed: patience with CI is counted from there."""
+    in_line: str = ""
+    """Who lands before, while it waits for that."""
     fixes: int = 0
     """How often the agent was asked to mend what kept it from landing."""
     seen: str = ""
@@ -145,6 +153,10 @@ class Arrival:
     """The newest commit of the run that has arrived."""
     merged: str | None = None
     """The commit on the base that holds it."""
+    rejected: str = ""
+    """What kept it from landing the last time, for people."""
+    held_up: str = ""
+    """What is wrong with the forge, while that is waited for."""
     trouble: str = ""
     """Why landing was given up; a new driver tries again."""
 
@@ -182,10 +194,18 @@ class LoopState:
     feedback: str = ""
     """What keeps the work from counting as done: failed checks, guard, review, or the landing."""
     feedback_from: Literal["checks", "review", "landing"] = "checks"
+    checks_said: Literal["passed", "failed", ""] = ""
+    """What the checks themselves said when the loop last looked, whatever else was in the way."""
+    refused_streak: tuple[int, Form] = (0, "none")
+    """The claims in a row that the witness did not believe: they count again if a human waives what it found."""
     baseline: tuple[tuple[str, bool], ...] | None = None
     """Each check's verdict before any work was done; None: not taken yet."""
     verdicts: tuple[tuple[str, str, bool], ...] = ()
-    """The newest verdicts as (commit, check, passed): both on one commit mean that the check is flaky."""
+    """The newest verdicts as (commit, identity of the check, passed): both on one commit mean that it is flaky."""
+    tests_before: tuple[tuple[str, int, int | None], ...] = ()
+    """By the identity of a check: tests it ran and skipped before any work was done."""
+    red: tuple[tuple[str, str], ...] = ()
+    """What failed when the loop last looked: the check, and the file with all it printed if that may be told."""
     flaky: tuple[str, ...] = ()
     """Checks that gave both verdicts on one commit."""
     findings: tuple[Finding, ...] = ()

@@ -87,7 +87,7 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.MAX_TOKENS: Ending(3, "the tokens are used up"),
     Reason.MAX_DURATION: Ending(3, "the time it was given is used up"),
     Reason.DEADLINE: Ending(3, "the wall clock reached the deadline"),
-    Reason.CLEAN_ROOM: Ending(2, "a check passes in the tree and fails in a fresh checkout: give a `--setup` command"),
+    Reason.CLEAN_ROOM: Ending(2, "a check cannot prove anything: it cannot be run, or fails only in a fresh checkout"),
     Reason.REVIEW_STALEMATE: Ending(5, "the reviewer asked for changes again and again: the two do not agree"),
     Reason.LANDING_FAILED: Ending(7, "the work is done but could not be landed; it is kept: `untildone land`"),
     Reason.HOOK_FAILED: Ending(1, "a command of the user's failed and `--hook-failure stop` was given"),

@@ -4,17 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from untildone.core import events as ev
-from untildone.core.contract import CheckSpec, Room
+from untildone.core.contract import CheckSpec, Contract, Room
 from untildone.core.feedback import check_feedback, guard_feedback
 from untildone.core.findings import Finding
+from untildone.core.findings import waived as is_waived
+from untildone.core.guard_shadow import Before
 from untildone.core.outcome import CheckResult
 from untildone.core.policy import Landing
 from untildone.core.printable import one_line
 from untildone.core.pull import LAG, PullView
 from untildone.core.state import LoopState
+from untildone.core.unprovable import last_line
 
 _SAID = 200
 _NAMED = 5
+_LENT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,8 @@ class Seen:
     tree: str
     branch: str | None
     dirty: tuple[str, ...] = ()
+    elsewhere: str = ""
+    """Why none of it was looked at: the folder is on a branch that is not the run's."""
 
 
 def validation(state: LoopState, number: int, seen: Seen) -> ev.IterationValidation:
@@ -35,10 +41,11 @@ def validation(state: LoopState, number: int, seen: Seen) -> ev.IterationValidat
     results = tuple(with_blame(result, state) for result in seen.results)
     failed = [result for result in results if not result.passed]
     blocking = [finding for finding in seen.findings if finding.blocking]
-    trouble = state.commit_trouble
+    trouble = state.commit_trouble if not seen.elsewhere else ""
     told = [check_feedback(results)] if failed else []
     told += [guard_feedback(blocking)] if blocking else []
     told += [f"The work could not be committed: {trouble}"] if trouble else []
+    told += [f"Nothing was checked: {seen.elsewhere}"] if seen.elsewhere else []
     return ev.IterationValidation(
         iteration_num=number,
         passed=not told,
@@ -49,8 +56,9 @@ def validation(state: LoopState, number: int, seen: Seen) -> ev.IterationValidat
         git_status={"is_clean": not seen.dirty, "branch_name": seen.branch, "uncommitted": len(seen.dirty)},
         errors=(
             *(f"{result.name}: {how_it_failed(result)}" for result in failed),
-            *(f"{finding.place}: {finding.kind.replace('_', ' ')}" for finding in blocking),
+            *(f"{one_line(finding.place, _SAID)}: {finding.kind.replace('_', ' ')}" for finding in blocking),
             *(["the work could not be committed"] if trouble else []),
+            *([seen.elsewhere] if seen.elsewhere else []),
         ),
         room=seen.room,
         findings=seen.findings,
@@ -72,12 +80,12 @@ def with_blame(result: CheckResult, state: LoopState) -> CheckResult:
 
 
 def refusal(fresh: Sequence[CheckResult], here: Sequence[CheckResult], folder: str) -> str:
-    """Why a run cannot begin: what passes in the tree (`here`) and failed in a fresh checkout of the same commit."""
+    """Why a run cannot begin: what passes in a copy of the tree (`here`) and failed in a fresh checkout."""
     green = {result.name for result in here if result.passed}
     if not green:
         return ""
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(result.name for result in here) if name in green)
-    said = next((_last_line(r) for r in fresh if r.name in green or r.name == "setup" if _last_line(r)), "")
+    said = next((last_line(r) for r in fresh if r.name in green if last_line(r)), "")
     return (
         f"{names} passes in {folder} but fails in a fresh checkout of the same commit"
         + (f" ({said})" if said else "")
@@ -87,25 +95,50 @@ def refusal(fresh: Sequence[CheckResult], here: Sequence[CheckResult], folder: s
     )
 
 
-def _last_line(result: CheckResult) -> str:
-    if result.passed or result.hidden:
-        return ""
-    lines = result.output_tail.strip().splitlines()
-    return one_line(lines[-1], _SAID) if lines else ""
-
-
 def not_run(results: Sequence[CheckResult]) -> list[str]:
     """Lines for people about checks that could not be run at all."""
     return list(dict.fromkeys(f"{result.name}: {how_it_failed(result)}" for result in results if not result.ran))
 
 
-def proves_nothing(on_old_code: Sequence[CheckResult], tests: Sequence[str]) -> list[Finding]:
-    """What to say about new tests after the checks were run with them on the code before the change."""
-    if any(result.ran and not result.passed for result in on_old_code):
-        return []
-    lost = next((how_it_failed(result) for result in on_old_code if not result.ran), "")
-    said = lost or "passes on the code the run began with, too: it proves nothing about the change"
-    return [Finding(kind="not_fail_to_pass", path=path, text=said, blocking=True) for path in tests]
+def before_any_work(state: LoopState) -> Before:
+    """What the baseline says about the checks as they were found."""
+    contract = state.spec.contract
+    counted = {key: run > 0 or skipped is None for key, run, skipped in state.tests_before}
+    ran = [check for check in contract.checks if counted.get(contract.identity(check.name, check.command))]
+    green = [name for name, passed in state.baseline or () if passed]
+    return Before(had_tests=bool(ran), alive=frozenset((*green, *(check.name for check in ran))))
+
+
+def fewer_tests(
+    results: Sequence[CheckResult], state: LoopState, found: Sequence[Finding], waived: Sequence[str]
+) -> list[Finding]:
+    """What does not run any more of what the checks ran before any work was done.
+
+    Whatever made it so: a test that is there, looks as before and is not run is seen by nobody who reads files.
+    """
+    before, contract = {key: (run, skipped) for key, run, skipped in state.tests_before}, state.spec.contract
+    # Who lets tests go has to say so once, not twice.
+    agreed = any(f.kind in _TESTS_GONE and is_waived(f.path, waived) for f in found)
+    told = []
+    for result in results:
+        run, skipped = before.get(contract.identity(result.name, result.command), (0, None))
+        if result.passed and (said := _lost(result, run, skipped)):
+            blocks = contract.guard != "off" and not agreed and not is_waived(result.name, waived)
+            told.append(Finding(kind="tests_not_run", path=result.name, text=said, blocking=blocks))
+    return told
+
+
+_TESTS_GONE = frozenset({"test_deleted", "test_removed", "skip_added"})
+
+
+def _lost(result: CheckResult, run: int, skipped: int | None) -> str:
+    if result.tests_run is None:
+        return f"it does not say any more how many tests it ran: {run} at the start" if run else ""
+    if result.tests_run < run:
+        return f"{run - result.tests_run} of {run} tests were not run"
+    if skipped is not None and (result.tests_skipped or 0) > skipped:
+        return f"{result.tests_skipped} tests were skipped, {skipped} at the start"
+    return ""
 
 
 def uncommitted(dirty: Sequence[str]) -> str:
@@ -131,3 +164,17 @@ def ci_verdict(view: PullView, commit: str, landing: Landing, waited: float) -> 
 def conditions(checks: Sequence[CheckSpec]) -> list[CheckSpec]:
     """The checks that are no commands."""
     return [check for check in checks if check.kind != "command"]
+
+
+def lent_findings(changed: Sequence[str], contract: Contract, let_pass: Sequence[str]) -> list[Finding]:
+    """What to say about folders that the checks share with the agent and that are not what they were."""
+    text = "the checks use it from the tree, and it is not what it was when the run began"
+    return [
+        Finding(
+            kind="settings_changed",
+            path=path,
+            text=text,
+            blocking=contract.guard == "strict" and not is_waived(path, (*contract.waive, *let_pass)),
+        )
+        for path in changed[:_LENT]
+    ]

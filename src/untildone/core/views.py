@@ -13,7 +13,7 @@ from untildone.core.limits import LIMITS, Limit
 from untildone.core.meddling import told_of
 from untildone.core.printable import one_line
 from untildone.core.spending import Sums, lane_name, lanes, lost_to_retries, paid_by, total
-from untildone.core.standing import delivery_json, landing_text, standing
+from untildone.core.standing import delivery_json, landing_text, standing, unproven
 from untildone.core.state import LoopState, Spend
 from untildone.core.stopping import DONE, Reason, exit_code, meaning
 
@@ -95,6 +95,10 @@ class RunView:
     verdict: Verdict
     """What the loop's own checks said last."""
     verified: bool
+    unproven: str
+    """Why nothing is verified although there is work, once a run has stopped without being done."""
+    red: tuple[tuple[str, str], ...]
+    """The checks that failed when the loop last looked, each with the file of all it printed."""
     standing: tuple[tuple[str, str], ...]
     """What is proven, guarded and reviewed, and how far the work has come: a label and a few words each."""
     success: bool
@@ -152,6 +156,8 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         report=state.last_report,
         verdict=_verdict(state),
         verified=state.verified,
+        unproven=one_line(unproven(state), _GOAL_WIDTH) if reason and reason not in DONE else "",
+        red=() if reason in DONE else state.red,
         standing=tuple(standing(state)),
         success=reason in DONE,
         exit_reason=reason,
@@ -201,7 +207,8 @@ def _at_work(state: LoopState, now: float, zone: tzinfo | None) -> tuple[Status,
 def _by_itself(decision: Decision, state: LoopState) -> str:
     """What the loop does without the agent."""
     if isinstance(decision, Land):
-        return f"landing: {landing_text(state)}"
+        said = landing_text(state)
+        return said if state.arrival.in_line else f"landing: {said}"
     return "running the checks" if isinstance(decision, Baseline | Verify) else "running"
 
 
@@ -276,9 +283,7 @@ def _breaker(state: LoopState) -> str:
 def _verdict(state: LoopState) -> Verdict:
     if not state.spec.checks:
         return "no checks"
-    if state.verified:
-        return "passed"
-    return "failed" if state.feedback else "not run"
+    return state.checks_said or ("passed" if state.verified else "not run")
 
 
 def result_json(view: RunView) -> dict[str, Any]:

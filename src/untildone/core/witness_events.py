@@ -19,7 +19,7 @@ class BaselineTaken(Event):
     room: Room
     checks: tuple[CheckResult, ...] = ()
     refused: str = ""
-    """Why the run cannot go on like this: a check that passes in the tree and fails in a fresh checkout."""
+    """Why the run cannot go on like this: a check that cannot be run at all, or passes in a copy of the tree alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

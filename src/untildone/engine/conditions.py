@@ -7,6 +7,7 @@ from untildone.core.outcome import CheckResult
 from untildone.core.pull import PullView, pause
 from untildone.core.state import LoopState
 from untildone.core.verdict import ci_verdict, uncommitted
+from untildone.engine.mending import strange_remote
 from untildone.engine.parts import Parts
 from untildone.errors import ForgeError, WorkspaceError
 from untildone.ports import TreeState
@@ -28,15 +29,15 @@ async def look_at(check: CheckSpec, state: LoopState, tree: TreeState, parts: Pa
         case "tree-clean":
             wrong = uncommitted(tree.dirty)
         case "pushed":
-            wrong = await _pushed(parts)
+            wrong = await _pushed(state, parts)
         case _:
             wrong = await _on_the_forge(check, state, tree, parts, patient=patient)
     return CheckResult(name=check.name, command="", passed=not wrong, output_tail=wrong, hidden=check.hidden)
 
 
-async def _pushed(parts: Parts) -> str:
+async def _pushed(state: LoopState, parts: Parts) -> str:
     try:
-        return await parts.lander.unpushed()
+        return await strange_remote(state, parts) or await parts.lander.unpushed()
     except WorkspaceError as trouble:
         return str(trouble)
 

@@ -11,6 +11,7 @@ from untildone.core.state import LoopState
 from untildone.core.stopping import DONE
 from untildone.core.tasks import all_done
 from untildone.core.tasks import read_tasks as parse_tasks
+from untildone.engine.folder import leave_folder
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.engine.watch import news, unless
@@ -87,6 +88,7 @@ async def finish(journal: Journal, parts: Parts, stop: Stop) -> None:
         await _leave_branch(journal, parts)
     await journal.record(*stop_events(journal.state, stop, parts.clock.now()))
     await call_hook(journal, parts, "on_stop", {"stop_reason": stop.reason, "detail": stop.detail})
+    await leave_folder(journal, parts)
     await journal.save()
     await journal.trim()
 

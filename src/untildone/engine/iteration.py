@@ -11,6 +11,7 @@ from untildone.core.events import Event
 from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, Fault, Remedy
 from untildone.core.outcome import Order, Outcome
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
+from untildone.core.secrets import redact
 from untildone.core.state import LoopState
 from untildone.core.trace import IterationFilesChanged
 from untildone.engine.bookkeeping import settle_cut_replies
@@ -221,8 +222,8 @@ def _settled_facts(settled: Settled, number: int, *, had_trouble: bool) -> list[
                 by=settled.by,
             )
         )
-    if settled.left or (had_trouble and settled.commit is None):
-        reason = settled.warning if settled.left else ""
+    if settled.left or settled.elsewhere or (had_trouble and settled.commit is None):
+        reason = settled.elsewhere or (settled.warning if settled.left else "")
         facts.append(ev.LandingFailed(iteration_num=number, reason=reason, files=settled.left))
     if settled.snapshot and settled.snapshot_commit != settled.commit:
         facts.append(
@@ -264,9 +265,9 @@ def _commit_message(state: LoopState, closed: ev.IterationCompleted) -> str:
     """The message the agent was asked for, else its own summary; without one, the beginning of its last message."""
     report = closed.claim.report
     if state.spec.commit_message == "agent" and report and report.commit_message:
-        return report.commit_message
+        return redact(report.commit_message)
     summary = report.summary if report and report.summary else closed.output_preview.strip().split("\n", 1)[0]
-    return summary or f"{state.spec.name}: iteration {closed.iteration_num}"
+    return redact(summary) or f"{state.spec.name}: iteration {closed.iteration_num}"
 
 
 async def snapshot_half_done(journal: Journal, parts: Parts, iteration_num: int, reason: str) -> str | None:

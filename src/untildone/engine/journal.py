@@ -11,6 +11,7 @@ from untildone.core.decide import Wait
 from untildone.core.durations import DAY
 from untildone.core.events import ContinuousWarning, Event, Record, StoreTampered
 from untildone.core.fold import apply, fold
+from untildone.core.redaction import redacted
 from untildone.core.state import LoopState
 from untildone.errors import StoreError, StoreSpoilt
 from untildone.ports import Clock, EventLog, Lease
@@ -62,10 +63,6 @@ class Journal:
     @property
     def run_id(self) -> str:
         return self._lease.run_id
-
-    @property
-    def lease_token(self) -> int:
-        return self._lease.token
 
     async def open(self) -> None:
         """Fold what is already there, from the newest snapshot on."""
@@ -148,7 +145,8 @@ class Journal:
         """The agent can spoil the store. What the run knows is here, so it can go on in another."""
         await self._log.rebuild(self._lease, self.state.last_seq, self._copy())
 
-    async def _append(self, events: Sequence[Event]) -> list[Record]:
+    async def _append(self, told: Sequence[Event]) -> list[Record]:
+        events = [redacted(event) for event in told]
         try:
             records = await self._log.append(self.run_id, events, lease=self._lease)
         except StoreSpoilt:

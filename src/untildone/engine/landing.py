@@ -1,7 +1,11 @@
 """Bringing finished work to where the user wants it: merged here, or through a pull request."""
 
+from collections.abc import Sequence
+
 from untildone.core import events as ev
 from untildone.core.decide import Land
+from untildone.core.figures import IN_LINE
+from untildone.core.printable import one_line
 from untildone.engine.journal import Journal
 from untildone.engine.mending import failures_on, landing_message, send_back
 from untildone.engine.parts import Parts
@@ -46,7 +50,7 @@ async def _merge_here(journal: Journal, parts: Parts, work: Land) -> None:
 async def _merge_and_look(
     journal: Journal, parts: Parts, work: Land
 ) -> ev.LandingMerged | ev.LandingReverted | NotLanded:
-    """Merge, and look afterwards at what nobody could look at before. Nothing is recorded until both are done.
+    """Merge, and look afterwards at what nobody could look at before. What came of it is recorded when both are done.
 
     A driver that dies in between leaves a merge that the next one finds, and looks at.
     """
@@ -54,7 +58,12 @@ async def _merge_and_look(
     async def verify(commit: str) -> str:
         return await _wrong_with(commit, journal, parts, work)
 
-    outcome = await parts.lander.merge(work.commit, message=landing_message(journal.state), verify=verify)
+    async def in_line(ahead: Sequence[str]) -> None:
+        told = ev.ContinuousWaiting(cause=IN_LINE, until=None, detail=_before_us(ahead))
+        await journal.record(told if ahead else ev.LandingBegun(commit=work.commit, because=work.because))
+
+    message = landing_message(journal.state)
+    outcome = await parts.lander.merge(work.commit, message=message, verify=verify, in_line=in_line)
     if isinstance(outcome, NotLanded):
         return outcome
     base, strategy = journal.state.arrival.base or "", journal.state.spec.landing.strategy
@@ -67,6 +76,11 @@ async def _merge_and_look(
     return ev.LandingReverted(merged=outcome.merged, revert=revert, base=base, reason=wrong)
 
 
+def _before_us(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{len(names)} before us ({', '.join(one_line(name, 60) for name in names[:_NAMED])}{more})"
+
+
 async def _wrong_with(merged: str, journal: Journal, parts: Parts, work: Land) -> str:
     """What to tell the agent about the merged tree: "" when it holds."""
     base = journal.state.arrival.base
@@ -74,10 +88,11 @@ async def _wrong_with(merged: str, journal: Journal, parts: Parts, work: Land) -
         # Only what lies in the agent's tree can be checked there, so the merged tree must be that very tree.
         differing = await parts.workspace.changes(work.commit, merged, lambda _: True)
         return _MERGE_FIRST.format(base=base) if differing else ""
-    wrong = await failures_on(merged, journal.state, parts)
+    wrong = await failures_on(merged, journal, parts)
     return _RED_TOGETHER.format(base=base) + wrong if wrong else ""
 
 
+_NAMED = 3
 _MERGE_FIRST = (
     "{base} has changed, and the checks run only in your own tree: merge {base} into your branch "
     "(`git merge {base}`), so that they see both together, and claim again.\n"

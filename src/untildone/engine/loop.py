@@ -3,6 +3,7 @@
 from untildone.core.decide import Baseline, Iterate, Land, Stop, Verify, Wait, decide
 from untildone.engine.attend import attending
 from untildone.engine.effects import finish, read_tasks, rest
+from untildone.engine.folder import still_visits
 from untildone.engine.iteration import iterate
 from untildone.engine.journal import Journal
 from untildone.engine.landing import land
@@ -11,13 +12,16 @@ from untildone.engine.review import review
 from untildone.engine.verify import take_baseline, verify
 
 
-async def drive(journal: Journal, parts: Parts) -> Stop:
-    """Drive a run from where it stands to its next stop."""
+async def drive(journal: Journal, parts: Parts, *, visits: bool = False) -> Stop:
+    """Drive a run from where it stands to its next stop. `visits`: the folder is not ours before it is needed."""
     async with journal.watching(), attending(journal, parts) as attention:
-        await read_tasks(journal, parts)
+        if not visits:
+            await read_tasks(journal, parts)
         while True:
             await attention.look()
-            match decide(journal.state, parts.clock.now()):
+            due = decide(journal.state, parts.clock.now())
+            visits = visits and await still_visits(journal, parts, due)
+            match due:
                 case Iterate(review=True) as order:
                     await review(journal, parts, order)
                 case Iterate() as order:

@@ -11,15 +11,16 @@ from typing import Any, TypeVar
 from untildone.core import events as ev
 from untildone.core import pull as pl
 from untildone.core.decide import Land
-from untildone.core.forge_words import ci_words, comment_words, conflict_words, pull_body, pull_title
+from untildone.core.forge_words import ci_words, comment_words, conflict_words, pull_body, pull_title, with_proof
 from untildone.core.printable import one_line
 from untildone.core.state import Arrival, LoopState
 from untildone.engine.journal import Journal
-from untildone.engine.mending import failures_on, landing_message, send_back
+from untildone.engine.mending import failures_on, landing_message, send_back, strange_remote
 from untildone.engine.parts import Parts
-from untildone.engine.watch import news, unless
+from untildone.engine.waits import Waits
+from untildone.engine.watch import unless
 from untildone.errors import ForgeError, UntildoneError, WorkspaceError
-from untildone.ports.delivery import Forge
+from untildone.ports.delivery import Forge, Relation
 
 T = TypeVar("T")
 
@@ -27,7 +28,6 @@ LOGS = 4
 """Failed checks whose logs are shown to the agent; of more, only the names."""
 UPDATES = 8
 """How often the base may move on between a green CI and the merge before a human is asked."""
-LONGEST_BACKOFF = 300.0
 _SAID = 200
 
 
@@ -62,16 +62,12 @@ class _PullLanding:
         self._forge = forge
         self._work = work
         self._began = parts.clock.now()
-        self._excused = 0.0
-        """Seconds the forge itself kept us waiting: they are not held against CI."""
-        self._head_before: str | None = None
-        """Where the branch stood on the forge before this driver pushed."""
+        self._waits = Waits(journal, parts)
         self._updates = 0
         self._refused_since: float | None = None
-        self._troubles = 0
-        self._trouble_since: float | None = None
         self._said = ""
-        self._announced = ""
+        self._proof: str | None = None
+        """The commit that the pull request calls verified, as far as this driver knows."""
         self._changed_at = self._began
 
     async def go(self) -> None:
@@ -80,14 +76,14 @@ class _PullLanding:
             if self._state.stop is not None:
                 raise _CalledOff
             if self._state.paused:
-                await self._rest(None, "paused", "")
+                await self._waits.rest(None, "paused", "")
                 continue
             try:
                 if await self._step():
                     return
-                self._troubles, self._trouble_since = 0, None
+                self._waits.answered()
             except ForgeError as trouble:
-                if not await self._sit_out(trouble):
+                if not await self._waits.sit_out(trouble):
                     await self._give_up(str(trouble))
                     return
             except WorkspaceError as trouble:
@@ -102,6 +98,14 @@ class _PullLanding:
     def _arrival(self) -> Arrival:
         return self._journal.state.arrival
 
+    @property
+    def _branch(self) -> str:
+        """The run's own, whatever is checked out. ForgeError when there can be no pull request for it."""
+        if wrong := pl.obstacle(self._arrival):
+            raise ForgeError(wrong)
+        assert self._arrival.branch is not None
+        return self._arrival.branch
+
     async def _step(self) -> bool:
         """One step; whether it was the last."""
         number = self._arrival.number
@@ -110,23 +114,46 @@ class _PullLanding:
             await self._find_or_open()
             return False
         view = await self._ask(self._forge.look(number))
-        await self._tell(view)
         if view.state == "open" and self._arrival.pushed != self._work.commit:
             await self._push()
             return False
-        if view.state == "merged" and not self._holds_work(view):
+        await self._tell(view)
+        if view.state == "open":
+            await self._name_proof(number)
+        if view.base and view.base != self._arrival.base:
+            await self._give_up(
+                f"{_named(view)} is for {view.base}, the work for {self._arrival.base}: change that, then land again",
+                close=False,
+            )
+            return True
+        if view.state == "merged" and (held := await self._held_by(view)) != "holds":
+            return await self._merged_without_it(view, held)
+        return await self._take(self._next(view), view)
+
+    async def _held_by(self, view: pl.PullView) -> Relation:
+        """How what was merged, perhaps by somebody else, stands to the work."""
+        if self._arrival.pushed == self._work.commit and view.head in {self._work.commit, self._arrival.head}:
+            return "holds"
+        asked = self._parts.lander.relation(view.head, self._work.commit, branch=self._branch, number=view.number)
+        return await self._ask(asked)
+
+    async def _merged_without_it(self, view: pl.PullView, held: Relation) -> bool:
+        if held == "older":
             # Somebody merged what was there before the newest work came: that needs a pull request of its own.
             await self._push()
             await self._find_or_open()
             return False
-        return await self._take(self._next(view), view)
-
-    def _holds_work(self, view: pl.PullView) -> bool:
-        return self._arrival.pushed == self._work.commit and view.head != self._head_before
+        unlike = "something else" if held == "other" else "what cannot be had here"
+        what = f"{unlike} ({view.head[:10]})"
+        await self._give_up(
+            f"{_named(view)} was merged with {what} in place of {self._work.commit[:10]}: look at {view.base}",
+            close=False,
+        )
+        return True
 
     def _next(self, view: pl.PullView) -> pl.Step:
         # A driver that comes hours later gives CI the same patience as one that pushed a moment ago.
-        since = max(self._arrival.since, self._began) + self._excused
+        since = max(self._arrival.since, self._began) + self._waits.excused
         return pl.next_step(view, replace(self._arrival, since=since), self._state.spec.landing, self._now())
 
     async def _take(self, step: pl.Step, view: pl.PullView) -> bool:
@@ -167,25 +194,43 @@ class _PullLanding:
     async def _push(self) -> None:
         if self._arrival.pushed == self._work.commit:
             return
-        before = self._arrival.head
-        await self._ask(self._parts.lander.push(self._work.commit))
-        self._head_before = before
+        if wrong := await strange_remote(self._state, self._parts):
+            raise WorkspaceError(wrong)
+        work, branch = self._work, self._branch
+        # Only what the run itself makes there is ever deleted there; a driver that dies after the push must know it.
+        if self._arrival.made != branch and await self._ask(self._parts.lander.is_new(branch)):
+            await self._journal.record(ev.LandingBegun(commit=work.commit, because=work.because, makes=branch))
+        await self._ask(self._parts.lander.push(work.commit, branch))
         await self._record_push()
 
     async def _record_push(self, head: str = "") -> None:
-        branch, remote = self._arrival.branch or "", self._state.spec.landing.remote
+        branch, remote = self._branch, self._state.spec.landing.remote
         await self._journal.record(ev.LandingPushed(commit=self._work.commit, branch=branch, remote=remote, head=head))
-        self._changed_at, self._excused, self._refused_since = self._now(), 0.0, None
+        self._changed_at, self._waits.excused, self._refused_since = self._now(), 0.0, None
+
+    async def _name_proof(self, number: int) -> None:
+        """Let the pull request name what was verified last: people who review it go by that."""
+        # What the forge put on top was verified when it was taken over.
+        proven = self._arrival.head if self._arrival.head != self._arrival.pushed else self._state.verified_commit
+        if proven is None or proven == self._proof:
+            return
+        try:
+            await self._ask(self._forge.reword(number, lambda body: with_proof(body, proven)))
+        except ForgeError as trouble:
+            if not trouble.lasting:
+                raise
+            told = f"#{number} still names another verified commit than {proven[:10]}: {trouble}"
+            await self._journal.tell(ev.ContinuousWarning(message=told))
+        self._proof = proven
 
     async def _find_or_open(self) -> None:
-        branch, base = self._arrival.branch, self._arrival.base
-        if branch is None or base is None or pl.obstacle(self._arrival):
-            raise ForgeError(pl.obstacle(self._arrival))
-        found = await self._ask(self._forge.find(branch))
+        branch, base = self._branch, self._arrival.base or ""
+        found = await self._ask(self._forge.find(branch, base))
         # One that is closed or merged counts only if it was for this very commit: the branch may have had others.
         if found is None or (found.state != "open" and found.head != self._work.commit):
             title, body = pull_title(landing_message(self._state)), pull_body(self._state)
             found = await self._ask(self._forge.open(branch=branch, base=base, title=title, body=body))
+            self._proof = self._state.verified_commit
         opened = ev.LandingPullOpened(number=found.number, url=found.url, branch=branch, base=found.base or base)
         await self._journal.record(opened)
 
@@ -197,16 +242,19 @@ class _PullLanding:
         head = await self._ask(self._forge.update_branch(view.number))
         if head is not None:
             return await self._take_over(head)
-        await self._rest(self._now() + self._state.spec.landing.ci_poll, "ci", "the forge to catch up with the base")
+        await self._waits.rest(
+            self._now() + self._state.spec.landing.ci_poll, "ci", "the forge to catch up with the base"
+        )
         return False
 
     async def _take_over(self, head: str) -> bool:
         """The forge's branch has more than we brought there: have it here too, and look at it as at our own work."""
-        await self._ask(self._parts.lander.catch_up(head))
-        if (await self._parts.workspace.observe()).head != head:
+        if await self._ask(self._parts.lander.catch_up(head, self._branch)) != head:
             raise ForgeError(f"{self._forge.name} does not show yet what was pushed", lasting=False)
         await self._record_push(head)
-        wrong = await self._ask(failures_on(head, self._state, self._parts, room=self._state.spec.contract.room))
+        if self._state.spec.contract.room == "tree" and (await self._parts.workspace.observe()).head != head:
+            raise WorkspaceError(f"the checks run in the tree, and {self._branch} is not checked out: switch to it")
+        wrong = await self._ask(failures_on(head, self._journal, self._parts, room=self._state.spec.contract.room))
         if wrong:
             await self._send_back("checks", f"Together with what is new on {self._arrival.base}:\n\n{wrong}")
         return bool(wrong)
@@ -221,8 +269,8 @@ class _PullLanding:
             if refused.lasting or refused.retry_at is not None:
                 raise
             return await self._merge_later(number, str(refused))
-        if view.state != "merged":
-            return False  # the forge takes its time: the next look tells
+        if view.state != "merged" or view.head != head:
+            return False  # the forge takes its time, or somebody was faster: the next look tells
         await self._arrived(view.merged, view)
         return True
 
@@ -234,16 +282,17 @@ class _PullLanding:
             await self._give_up(why)
             return True
         said = f"#{number} to become mergeable ({one_line(why, _SAID)})"
-        await self._rest(now + pl.pause(landing, now - self._refused_since), "ci", said)
+        await self._waits.rest(now + pl.pause(landing, now - self._refused_since), "ci", said)
         return False
 
     async def _arrived(self, merged: str | None, view: pl.PullView) -> None:
         """It is there. What cannot be tidied up is told, and changes nothing about that."""
-        left = [await self._tidied(self._parts.lander.tidy())]
+        branch = self._branch
+        left = [await self._tidied(self._parts.lander.tidy(branch))]
         if merged is not None and not self._work.because:
-            left.append(await self._tidied(self._parts.lander.rejoin(merged)))
-        if self._state.spec.landing.delete_branch and self._arrival.branch:
-            left.append(await self._tidied(self._forge.delete_branch(self._arrival.branch)))
+            left.append(await self._tidied(self._parts.lander.rejoin(merged, branch)))
+        if self._state.spec.landing.delete_branch and self._arrival.made == branch:  # others' branches are theirs
+            left.append(await self._tidied(self._forge.delete_branch(branch)))
         await self._journal.record(
             ev.LandingMerged(
                 commit=self._work.commit,
@@ -288,7 +337,9 @@ class _PullLanding:
         number, branch = self._arrival.number, self._arrival.branch
         if not self._state.spec.landing.close_failed or number is None or branch is None:
             return ""
-        left = [await self._tidied(self._forge.close(number)), await self._tidied(self._forge.delete_branch(branch))]
+        left = [await self._tidied(self._forge.close(number))]
+        if self._arrival.made == branch:
+            left.append(await self._tidied(self._forge.delete_branch(branch)))
         return "".join(f"; and {trouble}" for trouble in left if trouble)
 
     async def _tell(self, view: pl.PullView) -> None:
@@ -300,34 +351,7 @@ class _PullLanding:
     async def _wait(self, step: pl.WaitFor) -> None:
         landing = self._state.spec.landing
         look_at = min(step.until, self._now() + pl.pause(landing, self._now() - self._changed_at))
-        await self._rest(look_at, "ci", step.said, announced=step.until)
-
-    async def _sit_out(self, trouble: ForgeError) -> bool:
-        """Wait for a forge that is busy or away; False: a human is needed."""
-        if trouble.lasting:
-            return False
-        now, landing = self._now(), self._state.spec.landing
-        self._trouble_since = self._trouble_since if self._trouble_since is not None else now
-        backoff = min(landing.ci_poll * 2**self._troubles, LONGEST_BACKOFF) * (1 + self._parts.jitter() / 4)
-        until = max(trouble.retry_at or 0.0, now + backoff if trouble.retry_at is None else now + 1)
-        patience = max(landing.ci_timeout, self._state.policy.outage_budget)
-        if until - self._trouble_since > patience:
-            return False
-        self._troubles += 1
-        await self._rest(until, "forge", one_line(str(trouble), _SAID), announced=until)
-        self._excused += self._now() - now
-        return True
-
-    async def _rest(self, until: float | None, cause: str, said: str, *, announced: float | None = None) -> None:
-        """Rest until a moment; a stop or a pause ends it. Said once for each cause, so that people see why."""
-        if said != self._announced or cause == "paused":
-            self._announced = said
-            await self._journal.record(ev.ContinuousWaiting(cause=cause, until=announced, detail=said))
-        paused = self._state.paused
-        while self._state.stop is None and self._state.paused == paused and (until is None or self._now() < until):
-            await news(self._journal, self._parts.clock, None if until is None else until - self._now())
-        if cause == "paused":
-            self._announced = ""
+        await self._waits.rest(look_at, "ci", step.said, announced=step.until)
 
     async def _ask(self, question: Coroutine[Any, Any, T]) -> T:
         """An answer from the world, unless a human asks for a stop meanwhile."""

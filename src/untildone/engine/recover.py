@@ -9,6 +9,7 @@ from untildone.core.state import LoopState, Unsettled
 from untildone.core.trace import AgentSession
 from untildone.engine.bookkeeping import book_last_words, book_unrecorded, settled
 from untildone.engine.effects import stop_events
+from untildone.engine.folder import leave_folder
 from untildone.engine.iteration import settle_done, snapshot_half_done
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
@@ -121,4 +122,5 @@ async def abandon(journal: Journal, parts: Parts, fault: Fault, stop: Stop) -> N
             await _try_to_snapshot(journal, parts, left.number, fault.meaning)
     if journal.state.phase == "running":
         await journal.record(*stop_events(journal.state, stop, parts.clock.now()))
+    await leave_folder(journal, parts)
     await journal.save()

@@ -9,6 +9,7 @@ from untildone.core.decide import Stop
 from untildone.core.faults import CRASH, STOPPED, SURROUNDINGS
 from untildone.core.prompt import rights_line
 from untildone.core.stopping import Reason
+from untildone.engine.folder import doubts, prepared_event, resumption
 from untildone.engine.journal import Journal
 from untildone.engine.loop import drive
 from untildone.engine.parts import Parts
@@ -19,22 +20,25 @@ from untildone.errors import AgentError, StoreError, WorkspaceError
 
 async def supervise(journal: Journal, parts: Parts, opening: Sequence[ev.Event]) -> None:
     """Drive a run to its next stop. Cancelled, it still books, keeps the work and writes down why."""
+    is_ours = False
     try:
         await journal.open()
-        place = await parts.workspace.prepare()
-        prepared = ev.LandingPrepared(branch=place.branch, base=place.base, start=place.start)
-        await journal.record(*opening, prepared)
+        known = resumption(journal.state, opening, parts.clock.now())
+        place = await parts.workspace.prepare(known)
+        await journal.record(*opening, prepared_event(place, await parts.lander.remote_place()))
+        is_ours = True
         check_way(journal.state)
-        for line in (*place.lines, rights_line(journal.state.spec)):
+        for line in (*place.lines, *doubts(journal.state.arrival, place), rights_line(journal.state.spec)):
             await journal.tell(ev.ContinuousWarning(message=line))
         await recover(journal, parts)
-        await drive(journal, parts)
+        await drive(journal, parts, visits=known.visits)
     except asyncio.CancelledError:
         if not journal.state.run_id:
             raise
         await _see_through(abandon(journal, parts, STOPPED, Stop(Reason.SHUTDOWN_SIGNAL, "asked twice")))
     except (WorkspaceError, AgentError) as trouble:
-        if not journal.state.run_id:
+        # A run that had stopped before is left as it was: its old stop would hide why it is not taken up now.
+        if not is_ours and journal.state.phase != "running":
             raise
         await abandon(journal, parts, SURROUNDINGS, Stop(Reason.SURROUNDINGS, str(trouble)))
     except StoreError:

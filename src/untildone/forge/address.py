@@ -8,6 +8,10 @@ from untildone.core.printable import one_line
 from untildone.errors import ConfigError
 
 GITHUB = "github.com"
+NO_GITHUB = frozenset(
+    {"gitlab.com", "bitbucket.org", "codeberg.org", "gitea.com", "dev.azure.com", "ssh.dev.azure.com", "git.sr.ht"}
+)
+"""Well-known forges that speak another language."""
 _TENANTS = ".ghe.com"
 _SSH_OVER_HTTPS = {"ssh.github.com": GITHUB}
 _SCP_LIKE = re.compile(r"(?:[^@/\s]+@)?(?P<host>\[[0-9a-fA-F:]+\]|[^:/\s]{2,}):(?P<path>[^\s]+)")

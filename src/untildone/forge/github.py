@@ -1,6 +1,6 @@
 """GitHub, its own and Enterprise, by its REST API; GraphQL only for what REST does not tell."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -9,7 +9,7 @@ from untildone.core.pull import PullCheck, PullComment, PullView
 from untildone.errors import ConfigError, ForgeError
 from untildone.forge import reading
 from untildone.forge import shapes as gh
-from untildone.forge.address import api_of, checked_api, host_of, is_repo, parse_remote
+from untildone.forge.address import NO_GITHUB, api_of, checked_api, host_of, is_repo, parse_remote
 from untildone.forge.http import GRAPHQL, Answer, Http, Talk
 from untildone.forge.login import find_token
 from untildone.forge.refusals import OK, refusal, says, unmerged
@@ -38,6 +38,16 @@ _ASKED = """query($owner: String!, $name: String!, $number: Int!) {
 async def open_github(landing: Landing, remote_url: str, env: Mapping[str, str], clock: Clock) -> "GitHub":
     """The GitHub a remote points to, or the one the user named, with the user's login."""
     remote = parse_remote(remote_url)
+    if not remote_url.strip() and not (landing.repo and landing.forge_url):
+        raise ConfigError(
+            f"there is no remote {landing.remote!r} to push to: add one (`git remote add {landing.remote} ADDRESS`), "
+            "name another with --remote, or land here with --land merge"
+        )
+    if landing.forge_url is None and remote is not None and remote.host in NO_GITHUB:
+        raise ConfigError(
+            f"{remote.host} is no GitHub, and pull requests are opened on GitHub or a GitHub Enterprise server only: "
+            "land here with --land merge, or leave the work on its branch with --land commit"
+        )
     repo = landing.repo or (remote.repo if remote else "")
     if not is_repo(repo):
         raise ConfigError(
@@ -62,14 +72,16 @@ class GitHub:
         self._source = source
         """Where branches are pushed to: the repository itself, or a fork of it."""
 
-    async def find(self, branch: str) -> PullView | None:
-        """The open pull request of a branch, else its newest."""
+    async def find(self, branch: str, base: str | None = None) -> PullView | None:
+        """The open pull request of a branch, else its newest; `base`: only those for it."""
         async with self._http.talk() as talk:
             newest_first = {"state": "all", "sort": "created", "direction": "desc"}
             query = {"head": self._head(branch), "per_page": str(_LISTED), **newest_first}
+            if base is not None:
+                query["base"] = base
             answer = await self._ask(talk, "GET", f"{self._here}/pulls", "list pull requests", query=query)
             pulls = gh.read(answer.body, list[gh.Pull], self._http.host)
-            ours = [pull for pull in pulls if self._is_ours(pull, branch)]
+            ours = [pull for pull in pulls if self._is_ours(pull, branch) and base in {None, pull.base.ref}]
             found = next((pull for pull in ours if pull.state == "open"), ours[0] if ours else None)
             return None if found is None else await self._look(talk, found.number)
 
@@ -80,7 +92,7 @@ class GitHub:
             answer = await talk.ask("POST", f"{self._here}/pulls", body=wanted)
             if answer.status in OK:
                 return await self._look(talk, gh.read(answer.body, gh.Pull, self._http.host).number)
-        if says(answer, "already exists") and (there := await self.find(branch)) is not None:
+        if says(answer, "already exists") and (there := await self.find(branch, base)) is not None:
             return there
         raise self._refusal(answer, f"open a pull request of {branch} for {base}")
 
@@ -137,6 +149,14 @@ class GitHub:
         if answer.status not in OK and answer.status != 404 and not says(answer, "does not exist"):  # noqa: PLR2004
             raise self._refusal(answer, f"delete the branch {branch}")
 
+    async def reword(self, number: int, reword: Callable[[str], str]) -> None:
+        """Change what a pull request says, if that makes a difference."""
+        async with self._http.talk() as talk:
+            body = (await self._pull(talk, number)).body or ""
+            if (wanted := reword(body)) != body:
+                path = f"{self._here}/pulls/{number}"
+                await self._ask(talk, "PATCH", path, f"describe #{number}", body={"body": wanted})
+
     async def close(self, number: int) -> None:
         """Close it without merging."""
         async with self._http.talk() as talk:
@@ -183,16 +203,32 @@ class GitHub:
             query = {"per_page": _RUNS, "page": page, "filter": "latest"}
             path = f"{self._here}/commits/{commit}/check-runs"
             answer = await self._ask(talk, "GET", path, "read the checks", query=query)
-            runs = gh.read(answer.body, gh.CheckRuns, self._http.host).check_runs
-            found += runs
-            if len(runs) < _RUNS:
-                break
-        return found
+            told = gh.read(answer.body, gh.CheckRuns, self._http.host)
+            found += told.check_runs
+            if len(told.check_runs) < _RUNS:
+                return self._all(found, told.total_count, "check runs")
+        raise self._too_many("check runs")
 
     async def _statuses(self, talk: Talk, commit: str) -> list[gh.Status]:
+        found: list[gh.Status] = []
         path = f"{self._here}/commits/{commit}/status"
-        answer = await self._ask(talk, "GET", path, "read the statuses", query={"per_page": _PAGE})
-        return gh.read(answer.body, gh.Statuses, self._http.host).statuses
+        for page in range(1, _PAGES + 1):
+            query = {"per_page": _PAGE, "page": page}
+            answer = await self._ask(talk, "GET", path, "read the statuses", query=query)
+            told = gh.read(answer.body, gh.Statuses, self._http.host)
+            found += told.statuses
+            if len(told.statuses) < _PAGE:
+                return self._all(found, told.total_count, "statuses")
+        raise self._too_many("statuses")
+
+    def _all(self, found: list[T], total: int, what: str) -> list[T]:
+        """What was not shown may be the one that is red."""
+        if len(found) >= total:
+            return found
+        raise ForgeError(f"{self._http.host} shows {len(found)} of {total} {what}", lasting=False)
+
+    def _too_many(self, what: str) -> ForgeError:
+        return ForgeError(f"{self._http.host} shows more {what} than can be read: look at them, and merge by hand")
 
     async def _asked(self, talk: Talk, number: int) -> gh.Asked:
         """Without an answer the reviews themselves have to do: a merge that needs more is refused by GitHub."""
@@ -245,8 +281,8 @@ class GitHub:
             some = gh.read(answer.body, list[kind], self._http.host)  # type: ignore[valid-type] # a type at run time
             found += some
             if len(some) < _PAGE:
-                break
-        return found
+                return found
+        raise self._too_many("entries where to " + doing)
 
     async def _ask(
         self, talk: Talk, method: str, path: str, doing: str, *,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
-from untildone.errors import ForgeError
+from untildone.errors import LoginMissing
 from untildone.forge.address import GITHUB
 
 PATIENCE = 10.0
@@ -14,7 +14,7 @@ OF_ENTERPRISE = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 
 
 async def find_token(host: str, env: Mapping[str, str], *, chosen: bool = False) -> str:
-    """A token for this host. ForgeError names every place that was looked at.
+    """A token for this host. LoginMissing names every place that was looked at.
 
     A token meant for github.com goes to another host only when the user chose that host by name: the address of a
     remote alone is no reason to hand it out.
@@ -26,7 +26,7 @@ async def find_token(host: str, env: Mapping[str, str], *, chosen: bool = False)
             return _clean(token, name)
     if token := await _from_gh(host, env):
         return _clean(token, "gh")
-    raise ForgeError(
+    raise LoginMissing(
         f"there is no login for {host}: set {' or '.join(names[:2])}, or log in with `gh auth login --hostname {host}`"
     )
 
@@ -35,7 +35,7 @@ def _clean(token: str, source: str) -> str:
     """A token becomes a header: anything but plain characters would break it, or end up in an error's text."""
     if token.isascii() and token.isprintable() and " " not in token:
         return token
-    raise ForgeError(f"the token from {source} has characters that no token has: set it again")
+    raise LoginMissing(f"the token from {source} has characters that no token has: set it again")
 
 
 async def _from_gh(host: str, env: Mapping[str, str]) -> str:

@@ -11,6 +11,8 @@ _PASSED = frozenset({"success", "neutral", "skipped"})
 # `action_required` waits for a human (a workflow to be approved, a form to be signed): no agent can mend that.
 _FAILED = frozenset({"failure", "timed_out", "cancelled", "startup_failure"})
 _BOT = "Bot"
+_INSIDERS = frozenset({"OWNER", "MEMBER", "COLLABORATOR"})
+"""Who may say what happens to a repository. Anybody may write a comment or a review in a public one."""
 _URL = 300
 
 
@@ -68,7 +70,7 @@ def review_of(
     pull: Pull, reviews: Sequence[Review], asked: Asked
 ) -> Literal["none", "required", "approved", "changes_requested"]:
     """Where the reviews stand. A review that was once asked for must end in an approval."""
-    opinions = _opinions(reviews)
+    opinions = _opinions(review for review in reviews if _counts(review))
     if asked.decision == "CHANGES_REQUESTED" or "CHANGES_REQUESTED" in opinions:
         return "changes_requested"
     if asked.decision == "REVIEW_REQUIRED" or pull.requested_reviewers or pull.requested_teams:
@@ -86,6 +88,11 @@ def _opinions(reviews: Iterable[Review]) -> set[str]:
         if review.state in {"APPROVED", "CHANGES_REQUESTED", "DISMISSED"}
     }
     return set(last.values())
+
+
+def _counts(said: Review | Comment) -> bool:
+    """Whether the one who wrote it has a say. A bot has: somebody with a say let it in."""
+    return said.author_association in _INSIDERS or (said.user is not None and said.user.type == _BOT)
 
 
 def comments_of(reviews: Iterable[Review], on_lines: Iterable[Comment], on_all: Iterable[Comment]) -> list[PullComment]:
@@ -117,9 +124,12 @@ def _of_review(review: Review) -> PullComment:
         id=f"{review.submitted_at or ''} review {review.id:020}",
         author=review.user.login if review.user else "ghost",
         body=(review.body or "").strip() or "Changes requested, without a word why.",
+        stranger=not _counts(review),
     )
 
 
 def _written(comment: Comment, key: str, line: int) -> PullComment:
     author = comment.user.login if comment.user else "ghost"
-    return PullComment(id=key, author=author, body=comment.body or "", path=comment.path, line=line)
+    return PullComment(
+        id=key, author=author, body=comment.body or "", path=comment.path, line=line, stranger=not _counts(comment)
+    )

@@ -38,6 +38,7 @@ class Pull(msgspec.Struct):
     head: Ref
     base: Ref
     html_url: str = ""
+    body: str | None = None
     merged_at: str | None = None
     merge_commit_sha: str | None = None
     mergeable: bool | None = None
@@ -76,6 +77,7 @@ class CheckRuns(msgspec.Struct):
     """A page of check runs."""
 
     check_runs: list[CheckRun]
+    total_count: int = 0
 
 
 class Status(msgspec.Struct):
@@ -91,6 +93,7 @@ class Statuses(msgspec.Struct):
     """The newest status of each context."""
 
     statuses: list[Status]
+    total_count: int = 0
 
 
 class Annotation(msgspec.Struct):
@@ -109,6 +112,7 @@ class Review(msgspec.Struct):
     user: User | None = None
     body: str | None = None
     submitted_at: str | None = None
+    author_association: str = "NONE"
 
 
 class Comment(msgspec.Struct):
@@ -122,6 +126,7 @@ class Comment(msgspec.Struct):
     line: int | None = None
     original_line: int | None = None
     pull_request_review_id: int | None = None
+    author_association: str = "NONE"
 
 
 class Comparison(msgspec.Struct):
@@ -168,5 +173,5 @@ def read(body: object, kind: type[T], host: str) -> T:
     """An answer as a value. ForgeError when it is something else: perhaps only this time."""
     try:
         return msgspec.convert(body, kind, strict=False)
-    except msgspec.ValidationError as wrong:
+    except (msgspec.ValidationError, UnicodeError) as wrong:  # JSON may hold text that no encoding can
         raise ForgeError(f"{host} answered in an unknown form ({wrong})", lasting=False) from None

@@ -4,13 +4,13 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from untildone.errors import WorkspaceError
-from untildone.git.repository import Repository
-from untildone.git.run import COMMIT_TIMEOUT, GitResult, first_line
+from untildone.git.repository import Repository, other_tree
+from untildone.git.run import COMMIT_TIMEOUT, GitResult, first_line, obstacle
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Base:
         if tree is None:
             raise WorkspaceError(f"git cannot move {self.name} in {self.repository.top}: {first_line(done.err)}")
         raise WorkspaceError(
-            f"{self.name} is checked out in {tree} and git does not move it there: {_obstacle(done)}; "
+            f"{self.name} is checked out in {tree} and git does not move it there: {obstacle(done)}; "
             f"commit or put away what is in the way, then land again"
         )
 
@@ -79,20 +79,12 @@ async def fast_forward(repository: Repository, commit: str) -> None:
     """Move what is checked out forward; WorkspaceError says what is in the way. Nothing is ever lost."""
     done = await to_the_end(_fast_forward(repository, repository.top, commit))
     if done.code:
-        raise WorkspaceError(f"git cannot bring {repository.top} forward to {commit[:10]}: {_obstacle(done)}")
+        raise WorkspaceError(f"git cannot bring {repository.top} forward to {commit[:10]}: {obstacle(done)}")
 
 
 async def _fast_forward(repository: Repository, tree: Path, commit: str) -> GitResult:
-    args = (*_ONLY_FORWARD, "merge", "-q", "--ff-only", commit)
-    return await replace(repository, top=tree).git(*args, check=False, timeout=COMMIT_TIMEOUT)
-
-
-def _obstacle(done: GitResult) -> str:
-    """Git names the files on lines of their own."""
-    lines = [line.strip() for line in done.err.splitlines()]
-    files = [line for raw, line in zip(done.err.splitlines(), lines, strict=True) if raw.startswith("\t")]
-    said = first_line(done.err).removeprefix("error: ").removesuffix(":")
-    return f"{said}: {', '.join(files[:5])}" if files else said
+    args = (*_ONLY_FORWARD, "merge", "-q", "--ff-only", "--no-overwrite-ignore", commit)
+    return await other_tree(repository, tree).git(*args, check=False, timeout=COMMIT_TIMEOUT)
 
 
 async def to_the_end(step: Coroutine[Any, Any, T]) -> T:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from untildone.errors import WorkspaceError
 from untildone.git.base import Base, BaseMoved, to_the_end
 from untildone.git.landings import Landing, landings_on, write_landing
-from untildone.git.merging import Conflict, Work, merge_onto
+from untildone.git.merging import Conflict, Work, genuine, merge_onto
 from untildone.git.queue import Answer, Cause, Place
 from untildone.git.status import in_one_line
 from untildone.ports.delivery import Verifier
@@ -76,7 +76,7 @@ class Batch:
         tip = await self._base.tip()
         top, stack = tip, _Stack()
         for work in group:
-            landings = await landings_on(self._base.repository, work.run_id, tip)
+            landings = await genuine(self._base.repository, await landings_on(self._base.repository, work.run_id, tip))
             if any(one.commit == work.commit and not one.reverted for one in landings):
                 self._answer(work, "landed")
                 continue
@@ -85,12 +85,24 @@ class Batch:
                 if not stack:  # with others below it may be theirs: its own turn will tell
                     self._answer(work, "conflict", _conflict_advice(self._base.name, merged))
             elif merged.merged == top:
-                await write_landing(self._base.repository, work.run_id, merged)
-                self._answer(work, "landed")
+                await self._answer_nothing_to_add(work, merged)
             else:
                 stack.append((work, merged))
                 top = merged.merged
         return stack
+
+    async def _answer_nothing_to_add(self, work: Work, landing: Landing) -> None:
+        """The base has it already, with whatever else is there: that is looked at all the same, by the run itself."""
+        if work != self._mine:
+            return  # in its own turn
+        top = landing.merged
+        if top not in self._verdicts:
+            self._verdicts[top] = "" if top == work.commit else await self._verify(top)
+        if self._verdicts[top]:
+            self._answer(work, "checks", self._verdicts[top])
+            return
+        await write_landing(self._base.repository, work.run_id, landing)
+        self._answer(work, "landed")
 
     async def _merged(self, top: str, work: Work, landings: Sequence[Landing], *, verified: bool) -> Landing | Conflict:
         """What was merged once is not merged again: the same commits, with the same verdict."""

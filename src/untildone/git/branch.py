@@ -7,7 +7,9 @@ from hashlib import sha256
 
 from untildone.core.policy import RunSpec
 from untildone.core.printable import one_line
+from untildone.errors import WorkspaceError
 from untildone.git.repository import NO_HOOKS, Repository
+from untildone.git.run import obstacle
 from untildone.git.snapshot import free_name
 from untildone.git.status import Status
 
@@ -39,24 +41,40 @@ class Origin:
     """The branch and the commit it was made from, with a space in between."""
 
 
-async def settle_on_branch(repository: Repository, status: Status, spec: RunSpec, *, run_id: str) -> Place:
-    """Choose where commits go, and switch there if that is a branch of the run's own."""
+async def settle_on_branch(
+    repository: Repository, status: Status, spec: RunSpec, *, run_id: str, own: str | None = None
+) -> Place:
+    """Choose where commits go, and switch there if that is a branch of the run's own.
+
+    `own`: the one that a run which is taken up again has worked on.
+    """
     current, wanted = status.branch, spec.landing.base
     default = await default_branch(repository, current, remote=spec.landing.remote)
-    if current is None:
-        line = f"HEAD is detached at {(status.head or '')[:_SHORT]}: commits go there; `git switch -c NAME` names them"
-        return Place(lines=(line,), branch=None, base=wanted or default)
-    if status.head is None:
-        line = f"the repository has no commit yet: commits go to branch {current}"
-        return Place(lines=(line,), branch=current, base=wanted)
+    if own is not None and own != current and await branches(repository, f"refs/heads/{own}"):
+        base = wanted or (await origins_of(repository)).get(own, Origin()).base or default
+        return await _go_back(repository, current, own, base)
+    if current is None or status.head is None:
+        return _where_it_is(status, wanted, default)
     origins = await origins_of(repository)
+    if origins.get(current, Origin()).run_id != run_id and (newest := await _newest_of(repository, origins, run_id)):
+        return await _go_back(repository, current, newest, wanted or origins[newest].base or current)
     target = wanted or (current if spec.landing.land == "merge" else default)
     if not spec.branch or (current in origins) or current not in {default, target}:
         base = wanted or origins.get(current, Origin()).base or default
         return await _stay(repository, current, base, origins, run_id)
     if spec.branch_per == "iteration":
-        return await _take_newest_branch(repository, current, wanted or current, origins, run_id)
-    return await _take_own_branch(repository, current, spec, origins, run_id)
+        line = f"every iteration gets a branch of its own (from {current})"
+        return Place(lines=(line,), branch=current, base=wanted or current)
+    return await _make_own_branch(repository, current, spec, run_id)
+
+
+def _where_it_is(status: Status, wanted: str | None, default: str | None) -> Place:
+    """Without a branch, or without a commit, there is nothing to begin a branch with."""
+    if status.branch is None:
+        line = f"HEAD is detached at {(status.head or '')[:_SHORT]}: commits go there; `git switch -c NAME` names them"
+        return Place(lines=(line,), branch=None, base=wanted or default)
+    line = f"the repository has no commit yet: commits go to branch {status.branch}"
+    return Place(lines=(line,), branch=status.branch, base=wanted)
 
 
 async def default_branch(repository: Repository, current: str | None, *, remote: str = "origin") -> str | None:
@@ -125,12 +143,7 @@ async def _stay(
     return Place(lines=lines, branch=current, base=base)
 
 
-async def _take_own_branch(
-    repository: Repository, current: str, spec: RunSpec, origins: Mapping[str, Origin], run_id: str
-) -> Place:
-    own = await _newest_of(repository, origins, run_id)
-    if own is not None:
-        return await _go_back(repository, current, own, spec.landing.base or origins[own].base or current)
+async def _make_own_branch(repository: Repository, current: str, spec: RunSpec, run_id: str) -> Place:
     branch = free_name(spec.branch_prefix + slug(spec.name), await branches(repository))
     base = spec.landing.base or current
     # Remembered first: a driver that dies before the switch makes the same branch again, and none forgets its base.
@@ -140,18 +153,12 @@ async def _take_own_branch(
     return Place(lines=(f"commits go to the new branch {branch} (from {current})",), branch=branch, base=base)
 
 
-async def _take_newest_branch(
-    repository: Repository, current: str, base: str, origins: Mapping[str, Origin], run_id: str
-) -> Place:
-    own = await _newest_of(repository, origins, run_id)
-    if own is not None:
-        return await _go_back(repository, current, own, base)
-    return Place(lines=(f"every iteration gets a branch of its own (from {current})",), branch=current, base=base)
-
-
-async def _go_back(repository: Repository, current: str, own: str, base: str) -> Place:
-    await repository.git("switch", "-q", own)
-    return Place(lines=(f"back on this run's branch {own} (from {current})",), branch=own, base=base)
+async def _go_back(repository: Repository, current: str | None, own: str, base: str | None) -> Place:
+    done = await repository.git("switch", "-q", own, check=False)
+    if done.code:
+        raise WorkspaceError(f"git cannot go back to this run's branch {own} in {repository.top}: {obstacle(done)}")
+    line = f"back on this run's branch {own} (from {current or 'a detached HEAD'})"
+    return Place(lines=(line,), branch=own, base=base)
 
 
 async def _newest_of(repository: Repository, origins: Mapping[str, Origin], run_id: str) -> str | None:

@@ -43,6 +43,8 @@ async def guarded_changes(
     entries = [
         entry for entry in _entries(told.out) if wanted(entry.path) or (entry.old_path and wanted(entry.old_path))
     ]
+    # What was there before is read first: no heap of new files may hide what became of it.
+    entries.sort(key=lambda entry: entry.status == "added")
     texts = await _texts(repository, [b for e in entries[:MOST_FILES] for b in (e.before, e.after) if b is not None])
     return [
         FileChange(

@@ -17,12 +17,20 @@ FILTERS = ("config", "-z", "--get-regexp", r"^filter\..*\.(clean|smudge|process)
 _POINTER = b"version https://git-lfs.github.com/spec/"
 
 
-def missing_filters(answer: GitResult, top: Path) -> frozenset[str]:
-    """The names of the configured filters whose program cannot be found, from what FILTERS answered."""
+def configured_filters(answer: GitResult) -> frozenset[tuple[str, str]]:
+    """The keys and commands of all filters, from what FILTERS answered."""
     pairs = (entry.partition("\n") for entry in os.fsdecode(answer.out).split("\0") if entry)
-    return frozenset(
-        key.removeprefix("filter.").rpartition(".")[0] for key, _, command in pairs if not _is_there(command, top)
-    )
+    return frozenset((key, command) for key, _, command in pairs)
+
+
+def missing_filters(configured: Iterable[tuple[str, str]], top: Path) -> frozenset[str]:
+    """The names of the configured filters whose program cannot be found."""
+    return frozenset(name_of(key) for key, command in configured if not _is_there(command, top))
+
+
+def name_of(key: str) -> str:
+    """The filter that a setting is about."""
+    return key.removeprefix("filter.").rpartition(".")[0]
 
 
 def switched_off(names: Iterable[str]) -> tuple[str, ...]:

@@ -2,13 +2,32 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 
-from untildone.git.branch import Origin, origins_of, remember_origin
+from untildone.git.base import Base
+from untildone.git.branch import Origin, branches, origins_of, remember_origin
 from untildone.git.repository import NO_HOOKS, Repository
+from untildone.git.snapshot import SavedState
 from untildone.git.status import Status
 
 _NAME = re.compile(r"iteration-(\d+)/\d{4}-\d\d-\d\d-([0-9a-f]{8})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What is checked out after a rewind."""
+
+    branch: str | None = None
+    """Another branch than the present one, which stays where it is."""
+    detached: bool = False
+    """No branch at all."""
+    lines: tuple[str, ...] = ()
+    """To tell the user."""
+
+
+HERE = Place()
+"""The branch that is checked out anyway: it is moved."""
 
 
 def branch_name(prefix: str, run_id: str, number: int, day: str) -> str:
@@ -20,6 +39,24 @@ def number_in(branch: str | None, prefix: str, run_id: str) -> int | None:
     """Which iteration of this run a branch was made for."""
     name = _NAME.fullmatch((branch or "").removeprefix(prefix))
     return int(name[1]) if name and name[2] == _mark(run_id, int(name[1])) else None
+
+
+async def place_of(repository: Repository, status: Status, target: SavedState, *, prefix: str, run_id: str) -> Place:
+    """The branch of the iteration that is gone back to, if it is as that iteration left it; otherwise none at all."""
+    if target.number and number_in(status.branch, prefix, run_id) == target.number:
+        return HERE
+    names = [name for name in await branches(repository) if number_in(name, prefix, run_id) == target.number]
+    for name in names if target.number else ():
+        branch = Base(repository, name)
+        if await branch.tip() == target.head and await branch.checked_out_in() is None:
+            return Place(branch=name)
+    if target.head is None:
+        return HERE
+    line = (
+        f"no branch stands where iteration {target.number} left it: HEAD is detached at {target.head[:10]}, "
+        "and the next iteration begins a branch there"
+    )
+    return Place(detached=True, lines=(line,))
 
 
 async def begin_branch(

@@ -2,21 +2,26 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from untildone.core.policy import RunSpec
 from untildone.errors import WorkspaceError
 from untildone.git.base import Base, BaseMoved, to_the_end
 from untildone.git.batch import LOOK_EVERY, TRIES, Batch
+from untildone.git.branch import Origin, origins_of
 from untildone.git.commit import clean_message
 from untildone.git.landings import Landing, landings_on, reverts_of, write_revert
-from untildone.git.merging import Conflict, Work, require_merge_tree, undone
+from untildone.git.merging import Conflict, Work, genuine, require_merge_tree, undone
 from untildone.git.queue import Answer, Place, Queue
 from untildone.git.rejoin import rejoin
 from untildone.git.remote import Remote
 from untildone.git.repository import Repository
 from untildone.git.status import in_one_line
-from untildone.ports.delivery import Landed, NotLanded, Verifier
+from untildone.ports.delivery import InLine, Landed, NotLanded, Relation, Verifier
+
+NOTICEABLE = 1.0
+"""Seconds a run may wait for others before people want to know; also between two looks at who they are."""
 
 
 class GitLander:
@@ -26,20 +31,25 @@ class GitLander:
         self._repository = repository
         self._landing = spec.landing
         self._run_id = run_id
+        self._name = spec.name
         self._base_name = base
         self._remote = Remote(repository, spec.landing.remote)
 
-    async def merge(self, commit: str, *, message: str, verify: Verifier) -> Landed | NotLanded:
+    async def merge(
+        self, commit: str, *, message: str, verify: Verifier, in_line: InLine | None = None
+    ) -> Landed | NotLanded:
         """Merge into the base, together with all that wait for the same."""
         base = self._base()
         await require_merge_tree(self._repository)
         landed = await self._landed(base, commit)
         if landed is not None:
-            return landed
+            # Said by a ref alone, which is no witness: nobody of this driver's has looked at it.
+            return replace(landed, verified=False)
         text = clean_message(message, otherwise=f"Land {commit[:10]}")
-        work = Work(run_id=self._run_id, commit=commit, message=text, strategy=self._landing.strategy)
+        strategy = self._landing.strategy
+        work = Work(run_id=self._run_id, commit=commit, message=text, strategy=strategy, name=self._name)
         with Queue(await self._git_folder(), base.name).standing(work) as place:
-            answer = await _wait_or_lead(base, place, work, verify)
+            answer = await _wait_or_lead(base, place, work, verify, _Waiting(place, in_line))
         if answer.cause != "landed":
             return NotLanded(cause=answer.cause, detail=answer.detail)
         landed = await self._landed(base, commit)
@@ -68,25 +78,42 @@ class GitLander:
         """Where the remote lies: the forge is told from it. It may hold a password: not for eyes."""
         return await self._remote.address()
 
-    async def push(self, commit: str) -> None:
-        """Bring the run's branch to the remote."""
-        await self._remote.push(commit, await self._branch())
+    async def remote_place(self) -> str:
+        """Where the remote leads, without logins."""
+        return await self._remote.place()
+
+    async def is_new(self, branch: str) -> bool:
+        """Whether the remote has no branch of that name."""
+        return await self._remote.tip(branch) is None
+
+    async def push(self, commit: str, branch: str) -> None:
+        """Bring the run's branch to the remote, whatever is checked out."""
+        if branch == self._base_name():
+            raise WorkspaceError(f"{branch} is what the work is to land on: it is never pushed there directly")
+        await self._remote.push(commit, branch)
 
     async def unpushed(self) -> str:
         """What the remote does not have."""
         return await self._remote.unpushed(await self._branch())
 
-    async def catch_up(self, commit: str) -> None:
-        """Move branch and tree forward."""
-        await self._remote.catch_up(commit, await self._branch())
+    async def catch_up(self, commit: str, branch: str) -> str:
+        """Move the branch forward, and the tree where it is checked out."""
+        return await self._remote.catch_up(commit, branch)
 
-    async def tidy(self) -> str:
-        """Bring the base up to date; forget the branch, if that is wanted and nobody needs it."""
-        branch = await self._branch() if self._landing.delete_branch else None
-        return await self._remote.tidy(self._base(), branch)
+    async def relation(self, head: str, commit: str, *, branch: str, number: int) -> Relation:
+        """How what a pull request brought to the base stands to a commit."""
+        return await self._remote.relation(head, commit, branch=branch, number=number)
 
-    async def rejoin(self, merged: str) -> None:
+    async def tidy(self, branch: str) -> str:
+        """Bring the base up to date; forget the branch, if that is wanted, it was made for this run and is not used."""
+        owner = (await origins_of(self._repository)).get(branch, Origin()).run_id
+        is_done_with = self._landing.delete_branch and owner == self._run_id
+        return await self._remote.tidy(self._base(), branch if is_done_with else None)
+
+    async def rejoin(self, merged: str, branch: str) -> None:
         """Let the branch know that the base has its work."""
+        if await self._branch() != branch:
+            raise WorkspaceError(f"{branch} is not checked out any more: it does not know yet that its work has landed")
         await rejoin(self._repository, merged)
 
     def _base(self) -> Base:
@@ -112,12 +139,12 @@ class GitLander:
 
     async def _landed(self, base: Base, commit: str) -> Landed | None:
         """What git itself says about it, whoever did it and whether or not we were told."""
-        landings = await landings_on(self._repository, self._run_id, await base.tip())
+        landings = await genuine(self._repository, await landings_on(self._repository, self._run_id, await base.tip()))
         found = (one for one in landings if one.commit == commit and not one.reverted)
         return next((Landed(merged=one.merged, verified=one.verified) for one in found), None)
 
     async def _undone(self, base: Base, tip: str, merged: str, reason: str) -> str:
-        landings = await landings_on(self._repository, self._run_id, tip)
+        landings = await genuine(self._repository, await landings_on(self._repository, self._run_id, tip))
         landing = next((one for one in landings if one.merged == merged), None)
         if landing is None:
             parent = (await self._repository.git("rev-parse", "--verify", f"{merged}^1")).text
@@ -137,7 +164,32 @@ class GitLander:
         await base.forward(tip, revert, why=f"take {merged[:10]} back")
 
 
-async def _wait_or_lead(base: Base, place: Place, work: Work, verify: Verifier) -> Answer:
+class _Waiting:
+    """Tells who watches for whom the run waits: only if it takes a while, and only what is new."""
+
+    def __init__(self, place: Place, tell: InLine | None) -> None:
+        self._place = place
+        self._tell = tell
+        self._looked_at = asyncio.get_running_loop().time()
+        self._told: list[str] = []
+
+    async def look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._tell is None or now - self._looked_at < NOTICEABLE:
+            return
+        self._looked_at = now
+        ahead = [work.name or work.run_id for work in self._place.ahead()]
+        if ahead and ahead != self._told:
+            self._told = ahead
+            await self._tell(ahead)
+
+    async def over(self) -> None:
+        if self._tell is not None and self._told:
+            self._told = []
+            await self._tell(())
+
+
+async def _wait_or_lead(base: Base, place: Place, work: Work, verify: Verifier, waiting: _Waiting) -> Answer:
     """Until somebody has landed this run's work, or it has had the turn itself."""
     while True:
         has_turn = place.take_turn()
@@ -145,6 +197,7 @@ async def _wait_or_lead(base: Base, place: Place, work: Work, verify: Verifier) 
             if (answer := place.answer()) is not None:
                 return answer
             if has_turn:
+                await waiting.over()
                 return await _lead(base, place, work, verify)
         finally:
             if has_turn:
@@ -152,6 +205,7 @@ async def _wait_or_lead(base: Base, place: Place, work: Work, verify: Verifier) 
         if (commit := place.asked()) is not None:
             place.say(commit, await verify(commit))
         else:
+            await waiting.look()
             await asyncio.sleep(LOOK_EVERY)
 
 

@@ -32,6 +32,8 @@ class Work:
     commit: str
     message: str
     strategy: Strategy
+    name: str = ""
+    """What people call the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,19 @@ async def merge_onto(
         parents = (tip, work.commit) if work.strategy == "merge" else (tip,)
         merged = await _commit(repository, tree, parents, work.message.encode("utf-8", "replace"))
     return Landing(commit=work.commit, onto=tip, merged=merged, verified=verified)
+
+
+async def genuine(repository: Repository, landings: Sequence[Landing]) -> list[Landing]:
+    """Those, newest first, whose merged commit really holds the work: whoever can write a ref can claim a landing."""
+    found: list[Landing] = []
+    for one in reversed(landings):
+        tree = await tree_of(repository, one.merged)
+        holds = await _merged_tree(repository, one.merged, one.commit) == tree
+        # What others have changed since an earlier landing is no contradiction: compare as the landing itself did.
+        holds = holds or (bool(found) and await _combined(repository, one.merged, one.commit, found[::-1]) == tree)
+        if holds and await is_ancestor(repository, one.onto, one.merged):
+            found.append(one)
+    return found[::-1]
 
 
 async def undone(repository: Repository, tip: str, landing: Landing, message: str) -> str | Conflict:

@@ -9,6 +9,7 @@ hash, so that a letter a dead run left behind is at worst of no interest.
 import fcntl
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ T = TypeVar("T")
 
 Cause = Literal["landed", "conflict", "checks", "base"]
 
+_HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _STRATEGIES: tuple[Strategy, ...] = ("squash", "merge", "rebase")
 _CAUSES: tuple[Cause, ...] = ("landed", "conflict", "checks", "base")
 
@@ -102,10 +104,10 @@ class Place:
 
     def asked(self) -> str | None:
         """The commit that this run is to look at and has not yet."""
-        letter = self._read("asked", dict) or {}
-        commit = letter.get("commit")
-        if not isinstance(commit, str) or self._work.run_id not in letter.get("runs", ()):
+        letter = self._read("asked", _question)
+        if letter is None or self._work.run_id not in letter[1]:
             return None
+        commit = letter[0]
         return commit if self.said(self._work.run_id, commit) is None else None
 
     def say(self, commit: str, wrong: str) -> None:
@@ -114,6 +116,18 @@ class Place:
 
     def others(self) -> list[Work]:
         """Who else waits, longest first; what the dead left behind is removed."""
+        return [work for _, work in self._entries()]
+
+    def ahead(self) -> list[Work]:
+        """Who came before this run; all others, where one of them got the turn first."""
+        entries = self._entries()
+        try:
+            since = (self._folder / f"{self._name(self._work.run_id)}.work").stat().st_mtime_ns
+        except OSError:
+            since = 0
+        return [work for came, work in entries if came < since] or [work for _, work in entries]
+
+    def _entries(self) -> list[tuple[int, Work]]:
         entries = []
         for path in self._folder.glob("*.work"):
             work = self._read(path.name, _work)
@@ -124,7 +138,7 @@ class Place:
                 continue
             with suppress(FileNotFoundError):
                 entries.append((path.stat().st_mtime_ns, work.run_id, work))
-        return [work for _, _, work in sorted(entries, key=lambda entry: entry[:2])]
+        return [(came, work) for came, _, work in sorted(entries, key=lambda entry: entry[:2])]
 
     def waits(self, work: Work) -> bool:
         """Whether this run is there and wants the same still."""
@@ -139,9 +153,8 @@ class Place:
 
     def said(self, run_id: str, commit: str) -> str | None:
         """What a run saw on this commit ("": all is well); None: it has not said yet."""
-        letter = self._read(f"{self._name(run_id)}.said", dict) or {}
-        wrong = letter.get("wrong")
-        return wrong if letter.get("commit") == commit and isinstance(wrong, str) else None
+        letter = self._read(f"{self._name(run_id)}.said", _said)
+        return letter[1] if letter is not None and letter[0] == commit else None
 
     def give(self, run_id: str, answer: Answer) -> None:
         """Tell a run what came of its wish."""
@@ -165,13 +178,43 @@ class Place:
 
 
 def _work(letter: dict[str, Any]) -> Work:
-    fields = {name: str(letter[name]) for name in ("run_id", "commit", "message")}
-    return Work(**fields, strategy=_STRATEGIES[_STRATEGIES.index(letter["strategy"])])
+    strategy = _STRATEGIES[_STRATEGIES.index(letter["strategy"])]
+    return Work(
+        run_id=str(letter["run_id"]),
+        commit=_commit(letter),
+        message=str(letter["message"]),
+        strategy=strategy,
+        name=str(letter.get("name", "")),
+    )
+
+
+def _question(letter: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """A commit, and who is to look at it."""
+    return _commit(letter), tuple(run for run in _list(letter["runs"]) if isinstance(run, str))
 
 
 def _answer(letter: dict[str, Any]) -> Answer:
     cause = _CAUSES[_CAUSES.index(letter["cause"])]
-    return Answer(commit=str(letter["commit"]), cause=cause, detail=str(letter["detail"]))
+    return Answer(commit=_commit(letter), cause=cause, detail=str(letter["detail"]))
+
+
+def _said(letter: dict[str, Any]) -> tuple[str, str]:
+    """A commit, and what a run saw there."""
+    return _commit(letter), str(letter["wrong"])
+
+
+def _commit(letter: dict[str, Any]) -> str:
+    """A hash and nothing else: it becomes a word of git's command line."""
+    commit = letter["commit"]
+    if not isinstance(commit, str) or not _HASH.fullmatch(commit):
+        raise ValueError(commit)
+    return commit
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value
 
 
 def _is_held(path: Path) -> bool:

@@ -1,23 +1,24 @@
 """What goes to a remote and comes from it: never by force, never with a question to a terminal, always bounded."""
 
+import asyncio
 import re
 from dataclasses import dataclass
 from typing import Never
 
 from untildone.core.printable import printable
 from untildone.errors import WorkspaceError
-from untildone.git.base import Base, BaseMoved, fast_forward, to_the_end
+from untildone.git.base import Base, BaseMoved, to_the_end
 from untildone.git.merging import brings_nothing, is_ancestor
 from untildone.git.repository import NO_HOOKS, Repository
-from untildone.git.run import COMMIT_TIMEOUT, GitResult, first_line
+from untildone.git.run import COMMIT_TIMEOUT, UNATTENDED, GitResult, first_line
+from untildone.ports.delivery import Relation
 
 _REASON_LINES = 10
 _REASON_CHARS = 1000
 _MISSING = 2
 """What `ls-remote --exit-code` answers when nothing of that name is there."""
 
-# A window that asks for a passphrase would wait for a human all night.
-_UNATTENDED = {"SSH_ASKPASS_REQUIRE": "never"}
+_FETCH = ("fetch", "-q", "--no-tags", "--no-write-fetch-head", "--no-auto-gc")
 _SECRET = re.compile(r"(?<=://)[^/@\s]+@")
 _NO_LOGIN = re.compile(
     r"could not read (Username|Password)|terminal prompts disabled|Authentication failed|Permission denied|"
@@ -38,8 +39,15 @@ class Remote:
         asked = await self.repository.git("remote", "get-url", self.name, check=False)
         return "" if asked.code else asked.text
 
+    async def place(self) -> str:
+        """Where fetches come from and, if that is elsewhere, where pushes go, without logins; "" without a remote."""
+        ways = (self.repository.git("remote", "get-url", *way, self.name, check=False) for way in ((), ("--push",)))
+        asked = await asyncio.gather(*ways)
+        found = dict.fromkeys(_SECRET.sub("", one.text) for one in asked if one.code == 0)
+        return ", ".join(found)
+
     async def push(self, commit: str, branch: str) -> None:
-        """Bring a commit to a branch of the same name there. The user's hooks have their say."""
+        """Bring a commit to a branch of that name there. The user's hooks have their say."""
         args = ("push", "--porcelain", "--no-follow-tags", self.name, f"{commit}:refs/heads/{branch}")
         done = await self._talk(*args, dies_with_us=True)
         if done.code:
@@ -50,7 +58,7 @@ class Remote:
 
     async def unpushed(self, branch: str) -> str:
         """What of the things committed here the remote does not have; "" when it has all."""
-        there = await self._branch_there(branch)
+        there = await self.tip(branch)
         if there is None:
             return f"{self.name} has no branch {branch}"
         head = (await self.repository.git("rev-parse", "--verify", "HEAD")).text
@@ -61,19 +69,36 @@ class Remote:
         count = (await self.repository.git("rev-list", "--count", f"{there}..{head}")).text
         return f"{self.name} does not have {'1 commit' if count == '1' else f'{count} commits'} of {branch}"
 
-    async def catch_up(self, commit: str, branch: str) -> None:
-        """Move the branch that is checked out, and its tree, forward to a commit of the remote."""
+    async def catch_up(self, commit: str, branch: str) -> str:
+        """Move a branch, and the tree that has it checked out, forward to a commit of the remote; its tip then."""
         if not await self._knows(commit):
             await self._fetch(branch)
-        head = (await self.repository.git("rev-parse", "--verify", "HEAD")).text
-        if await is_ancestor(self.repository, commit, head):
-            return
-        if not await is_ancestor(self.repository, head, commit):
+        own = Base(self.repository, branch)
+        tip = await own.tip()
+        if await is_ancestor(self.repository, commit, tip):
+            return tip
+        if not await is_ancestor(self.repository, tip, commit):
             raise WorkspaceError(
                 f"{branch} here and {branch} on {self.name} have gone different ways: bring them together with "
                 f"`git pull {self.name} {branch}`"
             )
-        await fast_forward(self.repository, commit)
+        try:
+            await to_the_end(own.forward(tip, commit, why=f"catch up with {self.name}"))
+        except BaseMoved as moved:
+            raise WorkspaceError(f"{branch} was moved meanwhile: it was left as it is") from moved
+        return commit
+
+    async def relation(self, head: str, commit: str, *, branch: str, number: int) -> Relation:
+        """How what a pull request brought to the base stands to a commit of ours."""
+        # The branch may be gone after a merge; forges keep what a pull request was about.
+        for ref in (f"refs/heads/{branch}", f"refs/pull/{number}/head"):
+            if not await self._knows(head):
+                await self._talk(*_FETCH, self.name, ref)
+        if not await self._knows(head):
+            return "unknown"
+        if await is_ancestor(self.repository, commit, head):
+            return "holds"
+        return "older" if await is_ancestor(self.repository, head, commit) else "other"
 
     async def tidy(self, base: Base, branch: str | None) -> str:
         """Bring the local base up to date with the remote's, and delete `branch` if it is of no use any more.
@@ -82,12 +107,15 @@ class Remote:
         """
         try:
             await self._fetch(base.name)
-            there = await self._branch_there(base.name)
+            there = await self.tip(base.name)
             if there is None:
                 return f"{self.name} has no branch {base.name}"
             await self._bring_forward(base, there)
             if branch is not None and branch != base.name:
                 await self._forget(branch, there)
+                # It goes on the remote too: what is remembered of it here would stay for ever.
+                known = f"refs/remotes/{self.name}/{branch}"
+                await self.repository.git(*NO_HOOKS, "update-ref", "-d", known, check=False)
         except WorkspaceError as trouble:
             return str(trouble)
         return ""
@@ -114,7 +142,8 @@ class Remote:
         if await brings_nothing(self.repository, base_there, tip):
             await self.repository.git(*NO_HOOKS, "update-ref", "-d", own.ref, tip)
 
-    async def _branch_there(self, branch: str) -> str | None:
+    async def tip(self, branch: str) -> str | None:
+        """Where a branch stands there; None when it has none of that name."""
         asked = await self._talk("ls-remote", "--exit-code", self.name, f"refs/heads/{branch}")
         if asked.code == _MISSING:
             return None
@@ -124,8 +153,7 @@ class Remote:
 
     async def _fetch(self, branch: str) -> None:
         # The refs the user configured for this remote are brought up to date as by any fetch of theirs.
-        args = ("fetch", "-q", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", self.name, f"refs/heads/{branch}")
-        done = await self._talk(*args)
+        done = await self._talk(*_FETCH, self.name, f"refs/heads/{branch}")
         if done.code:
             _refuse(f"{branch} could not be fetched from {self.name}", done)
 
@@ -140,7 +168,7 @@ class Remote:
                 f"`git remote add {self.name} URL`"
             )
         return await self.repository.git(
-            *args, env=_UNATTENDED, check=False, timeout=COMMIT_TIMEOUT, dies_with_us=dies_with_us
+            *args, env=UNATTENDED, check=False, timeout=COMMIT_TIMEOUT, dies_with_us=dies_with_us
         )
 
 

@@ -6,17 +6,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from untildone.errors import FolderRefused
-from untildone.git.filters import FILTERS, missing_filters, switched_off
-from untildone.git.run import READ_TIMEOUT, GitResult, disk_trouble, git
+from untildone.errors import FolderRefused, WorkspaceError
+from untildone.git.fence import Fence, fence_around
+from untildone.git.filters import FILTERS, configured_filters, missing_filters, switched_off
+from untildone.git.room_entries import common_folder
+from untildone.git.run import READ_TIMEOUT, GitResult, disk_trouble, git, verb
 
 PRIVATE_EMAIL = "untildone@localhost"
 PRIVATE_IDENTITY = ("-c", "user.name=untildone", "-c", f"user.email={PRIVATE_EMAIL}")
 
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 
+# A hook inherits what git is told. A test suite in one that makes repositories of its own would then work in ours, so
+# here git finds the repository by itself, as it does for the user; that it finds the right one was looked at before.
+_RUN_HOOKS = frozenset({"checkout", "commit", "merge", "push", "switch"})
+_TALK = frozenset({"fetch", "ls-remote", "push"})
+"""Helpers of git may take the login from the environment."""
+
 # A plain folder has no .gitignore of its own more often than not; nobody wants copies of these.
 _NOT_WORK = ("node_modules/", ".venv/", "venv/", "__pycache__/", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """How programs that git runs (hooks, filters) are kept from steering the run and from outliving us."""
+
+    marks: tuple[tuple[str, str], ...] = ()
+    """Added to their environment: who carries them is not the operator."""
+    behind: tuple[str, ...] = ()
+    """The program that ends what they leave behind, and all of it should we die."""
+    withheld: frozenset[str] = frozenset()
+    """Variables they do not get, such as the login for a forge."""
+
+
+UNKEPT = Keeping()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +54,11 @@ class Repository:
     """The git folder is ours and lies outside of the tree; the user knows nothing of it."""
     missing_filters: frozenset[str] = frozenset()
     """Filters that are configured and not installed: git is told to leave them alone."""
+    filters: frozenset[tuple[str, str]] = frozenset()
+    """Keys and commands of all filters as they were configured at the start: later ones may be the agent's."""
+    fence: Fence | None = None
+    """Where .git led at the start; None: it is not asked."""
+    keeping: Keeping = UNKEPT
 
     async def git(
         self,
@@ -42,15 +70,31 @@ class Repository:
         dies_with_us: bool = False,
         most: int = -1,
     ) -> GitResult:
-        """Run git on this tree and no other."""
-        place = (self.git_dir, self.top) if self.private else (None, None)
+        """Run git on this tree and no other. WorkspaceError when .git leads to another one by now."""
+        if self.fence is not None:
+            self.fence.refuse_another(self.top)
+        command, kept = verb(args), self.keeping
+        finds_itself = not self.private and command in _RUN_HOOKS and NO_HOOKS[1] not in args
         # If the agent deletes .git, git must fail instead of finding the repository of a folder above.
         fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
         options = switched_off(self.missing_filters) if self.missing_filters else ()
         return await git(
-            (*options, *args), cwd=self.top, git_dir=place[0], work_tree=place[1], env={**fence, **(env or {})},
-            stdin=stdin, check=check, timeout=timeout, dies_with_us=dies_with_us, most=most,
+            (*options, *args), cwd=self.top,
+            git_dir=None if finds_itself else self.git_dir, work_tree=None if finds_itself else self.top,
+            env={**fence, **dict(kept.marks), **(env or {})},
+            withheld=frozenset() if command in _TALK else kept.withheld,
+            stdin=stdin, check=check, timeout=timeout,
+            dies_with_us=dies_with_us, behind=kept.behind if dies_with_us else (), most=most,
         )  # fmt: skip
+
+
+def other_tree(repository: Repository, top: Path) -> Repository:
+    """Another tree of the same repository. WorkspaceError when it does not belong to it any more."""
+    found = fence_around(top)
+    if found.common != os.path.realpath(common_folder(repository.git_dir)):
+        raise WorkspaceError(f"{top / '.git'} does not lead to {repository.git_dir}: put it back, or remove that tree")
+    git_dir = Path(found.git_dir)
+    return replace(repository, top=top, git_dir=git_dir, index=git_dir / "index", fence=found)
 
 
 def project_root(cwd: Path) -> Path:
@@ -71,7 +115,7 @@ def _checked(cwd: Path) -> Path:
     folder = cwd.resolve()
     if not folder.is_dir():
         raise FolderRefused(f"{cwd} is not a folder: give an existing one")
-    if _holds_home(folder) and not _is_repository(folder):
+    if holds_home(folder) and not _is_repository(folder):
         raise FolderRefused(f"{folder} is too wide to let an agent loose in: start in a project folder below it")
     return folder
 
@@ -83,19 +127,20 @@ async def _is_stranger(folder: Path, top: Path) -> bool:
     work in an ignored folder (build/, scratch/) would be invisible to the repository around it.
     """
     asked = ("check-ignore", "-q", "--", str(folder.relative_to(top)))
-    return _holds_home(top) or (await git(asked, cwd=top, check=False)).code == 0
+    return holds_home(top) or (await git(asked, cwd=top, check=False)).code == 0
 
 
 async def _public(top: Path) -> Repository:
     asked = ("rev-parse", "--absolute-git-dir", "--git-path", "index", "--git-path", "info/exclude")
     answer = await git(asked, cwd=top, env={"GIT_CEILING_DIRECTORIES": str(top.parent)})
     git_dir, index, exclude = (top / line for line in os.fsdecode(answer.out).rstrip("\n").split("\n"))
-    return Repository(top=top, git_dir=git_dir, index=index, exclude=exclude)
+    return Repository(top=top, git_dir=git_dir, index=index, exclude=exclude, fence=fence_around(top))
 
 
 async def _with_filters(repository: Repository) -> Repository:
-    missing = missing_filters(await repository.git(*FILTERS, check=False), repository.top)
-    return replace(repository, missing_filters=missing) if missing else repository
+    configured = configured_filters(await repository.git(*FILTERS, check=False))
+    missing = missing_filters(configured, repository.top)
+    return replace(repository, filters=configured, missing_filters=missing) if configured else repository
 
 
 def _private(folder: Path, store: Path) -> Repository:
@@ -119,5 +164,6 @@ def _is_repository(folder: Path) -> bool:
     return mark.is_file() or (mark / "HEAD").is_file()
 
 
-def _holds_home(folder: Path) -> bool:
+def holds_home(folder: Path) -> bool:
+    """Whether a folder is the user's home, or around it: a repository there is not that of a project below."""
     return Path.home().resolve().is_relative_to(folder)

@@ -9,10 +9,12 @@ from itertools import count
 from pathlib import Path
 
 from untildone.core.printable import one_line
-from untildone.errors import WorkspaceError
-from untildone.git.branch import Origin, origins_of
+from untildone.errors import WishRefused, WorkspaceError
+from untildone.git.branch import Origin, branches, origins_of
 from untildone.git.commit import add_all
+from untildone.git.iteration_branch import HERE, Place, number_in, place_of
 from untildone.git.locks import wait_for_locks
+from untildone.git.plain_forks import remember_fork
 from untildone.git.recorded import record_seen
 from untildone.git.repository import NO_HOOKS, Repository
 from untildone.git.run import disk_trouble
@@ -41,42 +43,48 @@ class WentBack:
     """To tell the user."""
 
 
-async def rewind(repository: Repository, run_id: str, target: SavedState, *, branch: str | None = None) -> WentBack:
+async def rewind(
+    repository: Repository, run_id: str, target: SavedState, *, branch: str | None = None, prefix: str | None = None
+) -> WentBack:
     """Make tree, index and branch as they were after an iteration. The caller holds the run's lease.
 
-    `branch`: the one the run worked on, where that is known. Ignored files, submodules, repositories inside the
-    repository and files too large for a snapshot stay as they are. WorkspaceError when it is refused: then nothing
-    was changed.
+    `branch`: the one the run worked on, where that is known. `prefix`: every iteration had a branch of its own that
+    begins with it; the one of the target is checked out then, and no other is moved.
+    Ignored files, submodules, repositories inside the repository and files too large for a snapshot stay as they are.
+    WorkspaceError when it is refused: then nothing was changed.
     """
-    status = await _status(repository)
-    await _refuse_if_unfit(repository, status, run_id, branch)
+    status = await refuse_if_unfit(repository, run_id, branch=branch, prefix=prefix)
+    place = HERE if prefix is None else await place_of(repository, status, target, prefix=prefix, run_id=run_id)
     await wait_for_locks(repository)
     async with _index_of_all(repository, status, target) as (index, tree):
         saved = await _save(repository, status, tree, run_id, target)
         try:
             await repository.git(*_ALONE, "read-tree", "-m", "-u", tree, target.commit, env=_using(index))
             await _bring_back_ignored(repository, tree, target.commit, index)
-            await _move_head(repository, status.head, target.head)
+            await _move_head(repository, status.head, target.head, place)
         except WorkspaceError as refused:
             raise WorkspaceError(f"{refused}; what was there is saved as {saved}") from refused
     if target.head is not None:
         newest = max((s.number for s in await saved_states(repository, run_id)), default=target.number)
         await record_seen(repository, run_id, replace(target, number=newest), target.head)
-    lines = await _left_alone(repository, tree, target.commit)
-    return WentBack(commit=target.commit, saved=saved, branch=status.branch, lines=tuple(lines))
+    lines = [*place.lines, *await _left_alone(repository, tree, target.commit)]
+    there = status.branch if place is HERE else place.branch
+    return WentBack(commit=target.commit, saved=saved, branch=there, lines=tuple(lines))
 
 
-async def fork(repository: Repository, target: SavedState, *, place: Path, branch: str) -> Path:
+async def fork(
+    repository: Repository, target: SavedState, *, place: Path, branch: str, base: str | None = None
+) -> Path:
     """The tree of an iteration in a new worktree on a new branch; of a plain folder, in a new plain folder."""
     if os.path.lexists(place):
-        raise WorkspaceError(f"{place} exists already: choose another place")
+        raise WishRefused(f"{place} exists already: choose another place")
     with disk_trouble(f"cannot make {place}"):
         place.parent.mkdir(parents=True, exist_ok=True)
     if repository.private:
         return await _copy_out(repository, target, place)
     start = target.head or target.commit
     await repository.git(*_ALONE, "worktree", "add", "-q", "--no-track", "-b", branch, str(place), start)
-    await make_ours(repository, place, branch, base=await _base_of(repository))
+    await make_ours(repository, place, branch, base=base or await _base_of(repository))
     new = linked(repository, place)
     if target.head is None:
         await _move_head(new, start, None)
@@ -88,20 +96,29 @@ async def fork(repository: Repository, target: SavedState, *, place: Path, branc
     return place
 
 
-async def _refuse_if_unfit(repository: Repository, status: Status, run_id: str, branch: str | None) -> None:
+async def refuse_if_unfit(
+    repository: Repository, run_id: str, *, branch: str | None = None, prefix: str | None = None
+) -> Status:
+    """The tree as it is; WorkspaceError when a rewind would be refused there."""
+    status = await _status(repository)
     what = under_way_in(repository.git_dir) or ("merge" if status.unmerged else "")
     if what:
-        raise WorkspaceError(f"a {what} is in progress in {repository.top}: finish it, or `git {what} --abort`, first")
+        raise WishRefused(f"a {what} is in progress in {repository.top}: finish it, or `git {what} --abort`, first")
     if repository.private:
-        return
-    if branch is not None and status.branch != branch:
+        return status
+    is_own = prefix is not None and (not status.branch or number_in(status.branch, prefix, run_id) is not None)
+    if branch is not None and status.branch != branch and not is_own:
         here = f"branch {status.branch}" if status.branch else "a detached HEAD"
-        raise WorkspaceError(f"{repository.top} is on {here} now: `git switch {branch}`, where the run worked, first")
+        way = f"`git switch {branch}`, where the run worked, first"
+        if not await branches(repository, f"refs/heads/{branch}"):
+            way = f"and branch {branch}, where the run worked, is gone: `untildone fork` takes the tree elsewhere"
+        raise WishRefused(f"{repository.top} is on {here} now: {way}")
     owner = (await origins_of(repository)).get(status.branch or "", Origin()).run_id
     if owner not in {"", run_id}:
         raise WorkspaceError(
             f"branch {status.branch} belongs to another run by now ({one_line(owner, 40)}): fork instead"
         )
+    return status
 
 
 @asynccontextmanager
@@ -184,8 +201,15 @@ async def _save(repository: Repository, status: Status, tree: str, run_id: str, 
     return await create_first(repository, names, commit)
 
 
-async def _move_head(repository: Repository, old: str | None, new: str | None) -> None:
+async def _move_head(repository: Repository, old: str | None, new: str | None, place: Place = HERE) -> None:
     """Move the branch that is checked out, or HEAD itself, and make the index fit; the tree is there already."""
+    if place.branch is not None:
+        message = ("-m", "untildone: rewind")
+        await repository.git(*NO_HOOKS, "symbolic-ref", *message, "HEAD", f"refs/heads/{place.branch}")
+        old = new  # it stands there already
+    elif place.detached and new is not None:
+        await repository.git(*NO_HOOKS, "update-ref", "--no-deref", "-m", "untildone: rewind", "HEAD", new)
+        old = new
     if new is None:
         if old is not None:
             await repository.git(*NO_HOOKS, "update-ref", "-d", "HEAD", old)
@@ -208,6 +232,7 @@ async def _copy_out(repository: Repository, target: SavedState, place: Path) -> 
         index = Path(folder) / "index"
         await repository.git("read-tree", target.commit, env=_using(index))
         await replace(repository, top=place).git("checkout-index", "-a", "-q", env=_using(index))
+    await remember_fork(repository, place, target.commit)
     return place
 
 

@@ -1,19 +1,19 @@
 """What a checkout needs besides its files: submodules, files kept apart (LFS), filters, and files of another commit."""
 
+import hashlib
 import os
 import re
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untildone.errors import CommitUnfit, WorkspaceError
+from untildone.git.fence import git_folder
 from untildone.git.filters import is_pointer
-from untildone.git.repository import NO_HOOKS, Repository
+from untildone.git.repository import Repository
 from untildone.git.room_entries import common_folder
-from untildone.git.run import disk_trouble, first_line
+from untildone.git.run import disk_trouble
 from untildone.git.status import in_one_line, readable
-from untildone.git.worktrees import linked
 
 _LINK = re.compile(rb"(?:^|(?<=\0))160000 ([0-9a-f]+) \d\t([^\0]+)")
 _ATTRIBUTES = re.compile(rb"\t((?:[^\0]*/)?\.gitattributes)(?=\0)")
@@ -32,9 +32,8 @@ class Special:
     """The files that say which filters apply."""
 
 
-async def special_files(room: Repository) -> Special:
-    """Look through the index once: it has an entry for everything that was checked out."""
-    listed = (await room.git("ls-files", "-s", "-z")).out
+def special_files(listed: bytes) -> Special:
+    """Look once through the list (of `ls-files -s -z`) of everything that was checked out."""
     return Special(
         links=tuple((os.fsdecode(name), commit.decode()) for commit, name in _LINK.findall(listed)),
         attributes=tuple(map(os.fsdecode, _ATTRIBUTES.findall(listed))),
@@ -61,30 +60,30 @@ def _initialised(source: Repository, name: str) -> Repository | None:
     place = source.top / name
     if not place.resolve().is_relative_to(source.top.resolve()):
         return None  # a link that was put in its place
-    try:
-        if (place / ".git").is_dir():
-            git_dir = place / ".git"
-            return replace(source, top=place, git_dir=git_dir, index=git_dir / "index", private=False)
-        return replace(linked(source, place), private=False)
-    except OSError:
+    git_dir = Path(git_folder(place))
+    # An entry for the room is written there: only where git itself keeps submodules, never in another repository.
+    if not any(git_dir.is_relative_to(inside) for inside in (common_folder(source.git_dir), source.top.resolve())):
         return None
+    return replace(source, top=place, git_dir=git_dir, index=git_dir / "index", private=False, fence=None)
 
 
-async def lfs_files(room: Repository, special: Special) -> list[str]:
-    """Put the content of large files in place as far as it is on this machine; a note about the rest."""
-    missing, git_dir = [], common_folder(room.git_dir)
+async def lfs_files(room: Repository, special: Special) -> tuple[list[str], list[bytes]]:
+    """Put the content of large files in place as far as it is on this machine: a note about the rest, and which."""
+    missing, fetched, git_dir = [], [], common_folder(room.git_dir)
     with disk_trouble(f"cannot write to {room.top}"):
         for name in await _filtered_by(room, special, _LFS):
             path = os.fsencode(room.top) + b"/" + name
             # A link may lead anywhere: it is not followed.
-            if not Path(os.fsdecode(path)).is_symlink() and is_pointer(path) and not _fetch_here(path, git_dir):
+            if Path(os.fsdecode(path)).is_symlink() or not is_pointer(path):
+                continue
+            if _fetch_here(path, git_dir):
+                fetched.append(name)
+            else:
                 missing.append(readable(name))
     if not missing:
-        return []
-    return [
-        "large files that are not on this machine are only pointers in the checkout (`git lfs fetch` gets them): "
-        + in_one_line(missing)
-    ]
+        return [], fetched
+    said = "large files that are not on this machine are only pointers in the checkout (`git lfs fetch` gets them): "
+    return [said + in_one_line(missing)], fetched
 
 
 def _fetch_here(path: bytes, git_dir: Path) -> bool:
@@ -94,7 +93,11 @@ def _fetch_here(path: bytes, git_dir: Path) -> bool:
         return False
     oid = found[1].decode()
     kept = git_dir / "lfs" / "objects" / oid[:2] / oid[2:4] / oid
-    if not kept.is_file():
+    try:
+        with kept.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != oid:
+                return False  # not what the commit means
+    except OSError:
         return False
     shutil.copyfile(kept, os.fsdecode(path))  # not linked: a check could write to it
     return True
@@ -127,15 +130,3 @@ def _mentions(file: Path, word: str) -> bool:
         return word in file.read_text(errors="replace")
     except OSError:
         return False
-
-
-async def borrow_files(room: Repository, commit: str, files: Sequence[str]) -> None:
-    """Take these files, as they are called from the top, from another commit."""
-    taken = await room.git(
-        *NO_HOOKS, "checkout", "-q", commit, "--pathspec-from-file=-", "--pathspec-file-nul",
-        env={"GIT_LITERAL_PATHSPECS": "1", "GIT_LFS_SKIP_SMUDGE": "1"},
-        stdin=b"\0".join(map(os.fsencode, files)),
-        check=False,
-    )  # fmt: skip
-    if taken.code:
-        raise CommitUnfit(f"files of {commit[:10]} cannot be put on older code: {first_line(taken.err)}")

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,16 +34,27 @@ def forget_entries(git_dir: Path, folder: Path, *, name: str) -> int:
     return len(found)
 
 
+def forget_entry(git_dir: Path, tree: Path) -> None:
+    """Remove the entry of one worktree whose folder is gone, and no other."""
+    for entry in _entries(git_dir):
+        with suppress(OSError):
+            place = (entry / "gitdir").read_text(errors="surrogateescape").rstrip("\n")
+            if place == f"{tree}/.git" and not (entry / "locked").exists():
+                shutil.rmtree(entry)
+    with suppress(OSError):
+        (common_folder(git_dir) / "worktrees").rmdir()
+
+
 def lock(entry: Path, reason: str) -> None:
     """Say why nobody should touch it."""
     (entry / "locked").write_text(f"{reason}\n")
 
 
-def _entries(git_dir: Path) -> Iterator[Path]:
+def _entries(git_dir: Path) -> list[Path]:
     try:
-        yield from (common_folder(git_dir) / "worktrees").iterdir()
+        return list((common_folder(git_dir) / "worktrees").iterdir())
     except OSError:
-        return  # there are none
+        return []  # there are none
 
 
 def _lies_below(entry: Path, folder: Path, name: str) -> bool:

@@ -3,25 +3,26 @@
 import os
 import re
 import secrets
-from collections.abc import AsyncIterator, Sequence
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from untildone.errors import CommitUnfit
-from untildone.git.discard import discard, remove_all_gone
+from untildone.core.printable import one_line
+from untildone.errors import CommitUnfit, WorkspaceError
+from untildone.git.discard import GONE, discard, remove_all_gone
+from untildone.git.pristine import Pristine, pristine
 from untildone.git.repository import NO_HOOKS, Repository
-from untildone.git.room_content import borrow_files, lfs_files, refuse_lacking_filters, special_files, submodules
+from untildone.git.room_content import lfs_files, refuse_lacking_filters, special_files, submodules
 from untildone.git.room_entries import forget_entries, lock
-from untildone.git.run import COMMIT_TIMEOUT, disk_trouble
+from untildone.git.run import disk_trouble
+from untildone.git.tree_copy import lay_over
 from untildone.git.worktrees import linked
 from untildone.ports.delivery import Checkout
 
 _MADE = "made"
 """Lists, in the folder around a room, the git folders that may have an entry for it."""
-# Content is taken from what is here already: nobody waits for a download in the middle of the night.
-_OFFLINE = {"GIT_LFS_SKIP_SMUDGE": "1"}
-_QUICK = ("-c", "checkout.workers=4")
-_ADD = ("worktree", "add", "-q", "--detach", "--lock")
+_ADD = ("worktree", "add", "-q", "--detach", "--lock", "--no-checkout")
 
 
 class WorktreeRooms:
@@ -32,7 +33,7 @@ class WorktreeRooms:
         self._repository = repository
         self._folder = folder.resolve()
         self._below = below
-        self._run = re.sub(r"[^A-Za-z0-9_-]+", "-", folder.name)
+        self._name = _prefix(folder)
 
     @asynccontextmanager
     async def open(
@@ -46,71 +47,134 @@ class WorktreeRooms:
         try:
             with disk_trouble(f"cannot make a fresh checkout in {around}"):
                 around.mkdir(parents=True)
-            notes = await self._fill(self._repository, room, commit, made)
-            there = linked(self._repository, room)
-            if borrow is not None and files:
-                await borrow_files(there, borrow, files)
+            filled: list[Pristine] = []
+            notes = await self._fill(self._repository, room, commit, made=made, filled=filled, borrowed=(borrow, files))
             if self._repository.private:
-                self._hide(there.top)
-            yield Checkout(folder=str(_inside(there.top, self._below)), notes=tuple(notes))
+                self._hide(room)
+            yield Checkout(
+                folder=str(_inside(room, self._below)),
+                notes=tuple(notes),
+                keep=lambda: _each(one.keep for one in filled),
+                put_back=lambda: _each(one.put_back for one in filled),
+            )
         finally:
             # Nothing here is awaited, so that nothing of it can be called off.
-            self._leave(around, made)
+            _leave(around, made)
+
+    @asynccontextmanager
+    async def furnished(self, commit: str) -> AsyncIterator[Checkout]:
+        """The same with all that lies in the tree, ignored files included."""
+        async with self.open(commit) as checkout:
+            below = Path(self._below)
+            room = Path(checkout.folder).parents[len(below.parts) - 1] if below.parts else Path(checkout.folder)
+            await lay_over(self._repository.top, room)
+            yield checkout
 
     async def sweep(self) -> int:
         """Remove what a dead driver of this run left behind, and what is being removed anyway."""
         left = [place for place in _listed(self._folder) if place.is_dir()]
         for around in left:
-            self._leave(around, [Path(line) for line in _lines(around / _MADE)])
+            _leave(around, _made_in(around))
         strays = forget_entries(self._repository.git_dir, self._folder, name=self._name)
         remove_all_gone(self._folder.parent)
         with suppress(OSError):
             self._folder.rmdir()
         return len(left) + strays
 
-    @property
-    def _name(self) -> str:
-        return f"untildone-{self._run}-"
-
-    async def _fill(self, source: Repository, room: Path, commit: str, made: list[Path]) -> list[str]:
+    async def _fill(
+        self,
+        source: Repository,
+        room: Path,
+        commit: str,
+        *,
+        made: list[Path],
+        filled: list[Pristine],
+        borrowed: tuple[str | None, Sequence[str]] = (None, ()),
+    ) -> list[str]:
         """Check a commit out, and what belongs to it; notes about what is not to be had."""
-        await self._check_out(source, room, commit, made)
+        own = await self._check_out(source, room, commit, made)
+        other, files = borrowed
+        if other is not None and files:
+            await own.borrow(other, files)
+        filled.append(own)
+        listed = await own.listed()
+        await own.prove(listed)
         there = linked(source, room)
-        special = await special_files(there)
+        with disk_trouble(f"cannot make a fresh checkout in {room}"):
+            shutil.copyfile(own.index, there.index)
+        special = special_files(listed)
         await refuse_lacking_filters(there, special)
-        notes = await lfs_files(there, special)
+        notes, fetched = await lfs_files(there, special)
+        await own.set_apart(fetched)
         for module, place, wanted in await submodules(source, there, special):
             name = place.relative_to(room)
-            notes += [f"{name}: {note}" for note in await self._fill(module, place, wanted, made)]
+            notes += [f"{name}: {note}" for note in await self._fill(module, place, wanted, made=made, filled=filled)]
         return notes
 
-    async def _check_out(self, source: Repository, place: Path, commit: str, made: list[Path]) -> None:
+    async def _check_out(self, source: Repository, place: Path, commit: str, made: list[Path]) -> Pristine:
+        around = _around(place, self._folder)
         made.append(source.git_dir)
-        with (
-            disk_trouble(f"cannot make a fresh checkout in {place}"),
-            (_around(place, self._folder) / _MADE).open("ab") as file,
-        ):
+        with disk_trouble(f"cannot make a fresh checkout in {place}"), (around / _MADE).open("ab") as file:
             file.write(os.fsencode(source.git_dir) + b"\n")
-        await source.git(
-            *NO_HOOKS, *_QUICK, *_ADD, str(place), commit, env=_OFFLINE, timeout=COMMIT_TIMEOUT, dies_with_us=True
-        )
+        asked = await source.git("rev-parse", "-q", "--verify", "--end-of-options", f"{commit}^{{commit}}", check=False)
+        if asked.code:
+            raise WorkspaceError(f"there is no commit {one_line(commit)} in {source.top}: nothing can be checked out")
+        meant = asked.text
+        # Its own git folder makes it a tree of the repository; the files come by way of one that nobody has set up.
+        await source.git(*NO_HOOKS, *_ADD, str(place), meant)
         with disk_trouble(f"cannot lock {place}"):
             lock(
-                linked(source, place).git_dir, f"run {self._run} of untildone examines {commit}; gone when that is done"
+                linked(source, place).git_dir,
+                f"run {self._folder.name} of untildone examines {commit}; gone when that is done",
             )
+        own = await pristine(source, place, meant, around / f"git-{len(made)}")
+        await own.check_out(meant, source)
+        return own
 
     def _hide(self, room: Path) -> None:
         """The history of a plain folder is our own affair: to its checks it is a plain folder here, too."""
         with disk_trouble(f"cannot make a fresh checkout in {room}"):
             (room / ".git").unlink()
 
-    def _leave(self, around: Path, made: Sequence[Path]) -> None:
-        # In this order: whoever dies in between leaves the list of entries where a sweep finds it.
-        for git_dir in dict.fromkeys(made):
-            forget_entries(git_dir, around, name=f"{self._name}{around.name}")
-        discard(around, into=self._folder.parent)
-        with suppress(OSError):
-            self._folder.rmdir()
+
+async def sweep_abandoned(root: Path, living: Callable[[], Awaitable[Collection[str]]]) -> int:
+    """Remove the rooms of runs that nobody drives, of all that have theirs in `root`; returns how many there were.
+
+    `living`: the ids of the runs that are driven. It is asked after the rooms were listed: only who drives a run
+    makes rooms for it, so that those of a run that is not living then have no owner any more.
+    """
+    runs = [run for run in _listed(root) if not run.name.startswith(GONE)]
+    there = [room for run in runs for room in _listed(run) if room.is_dir()]
+    if not there:
+        return 0
+    alive = await living()
+    left = [room for room in there if room.parent.name not in alive]
+    for around in left:
+        _leave(around, _made_in(around))
+    remove_all_gone(root)
+    return len(left)
+
+
+async def _each(looks: Iterable[Callable[[], Awaitable[list[str]]]]) -> tuple[str, ...]:
+    return tuple([name for look in looks for name in await look()])
+
+
+def _prefix(folder: Path) -> str:
+    """What the names of a run's rooms begin with: git names its entries for them."""
+    return f"untildone-{re.sub(r'[^A-Za-z0-9_-]+', '-', folder.name)}-"
+
+
+def _leave(around: Path, made: Sequence[Path]) -> None:
+    # In this order: whoever dies in between leaves the list of entries where a sweep finds it.
+    for git_dir in dict.fromkeys(made):
+        forget_entries(git_dir, around, name=f"{_prefix(around.parent)}{around.name}")
+    discard(around, into=around.parent.parent)
+    with suppress(OSError):
+        around.parent.rmdir()
+
+
+def _made_in(around: Path) -> list[Path]:
+    return [Path(line) for line in _lines(around / _MADE)]
 
 
 def _inside(room: Path, below: str) -> Path:

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,13 @@ READ_TIMEOUT = 120.0
 COMMIT_TIMEOUT = 900.0
 """Commits run the user's own hooks, and people keep whole test suites there."""
 
+# A window that asks for a passphrase would wait for a human all night.
+UNATTENDED = {"SSH_ASKPASS_REQUIRE": "never"}
+"""Added to the environment of commands that talk to a remote."""
+
 _END_GRACE = 1.0
+_GUARD_GRACE = 6.0
+"""A guard goes through all that was started: killed before it is done, it would leave it behind."""
 
 # A commit runs the user's hooks, which may take minutes. Should we be killed meanwhile, an orphaned commit would go
 # on by itself and take what the next driver has staged. So a watcher in its process group reads from a pipe that we
@@ -47,10 +53,15 @@ _QUIET = {
     "GIT_EDITOR": ":",
     "GIT_PAGER": "cat",
     "LC_ALL": "C",
+    # What an agent lets stand in for a commit or a file would be seen here and by nobody else.
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": f"{os.devnull}/none",
 }
 
 # A file monitor named in a repository's config is a program of that repository's choice, and it would outlive us.
 _ALWAYS = ("-c", "core.fsmonitor=false")
+# Behind a guard nothing outlives the command: tidying up in the background would be killed each time it begins.
+_TO_THE_END = ("-c", "gc.autoDetach=false", "-c", "maintenance.autoDetach=false")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,30 +85,37 @@ async def git(
     git_dir: Path | None = None,
     work_tree: Path | None = None,
     env: Mapping[str, str] | None = None,
+    withheld: Collection[str] = (),
     stdin: bytes | None = None,
     check: bool = True,
     timeout: float = READ_TIMEOUT,
     dies_with_us: bool = False,
+    behind: Sequence[str] = (),
     most: int = -1,
 ) -> GitResult:
     """Run one git command. WorkspaceError when it cannot start, takes too long, or (with `check`) fails.
 
-    Of what it prints, at most so many bytes are read.
+    Of what it prints, at most so many bytes are read. `withheld`: variables it does not get.
 
-    With `dies_with_us` it ends, hooks and all, when this process does.
+    With `dies_with_us` it ends, hooks and all, when this process does. `behind`: the program that sees to that, and
+    to it that nothing of a hook outlives the command.
     """
-    argv = [*_ALWAYS, *_place(git_dir, work_tree), *args]
-    with disk_trouble(f"git {_verb(args)} cannot run in {cwd}"), ExitStack() as files:
+    whole = _environment(withheld) | _place(git_dir, work_tree) | dict(env or {})
+    with disk_trouble(f"git {verb(args)} cannot run in {cwd}"), ExitStack() as files:
         # Files, not pipes: a hook may leave a background process behind that would keep a pipe open for ever.
         given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         given.write(stdin or b"")
         given.seek(0)
-        program, handed = files.enter_context(_life_line()) if dies_with_us else (["git"], ())
-        process = await _start([*program, *argv], cwd, {**_environment(), **(env or {})}, (given, out, err), handed)
-        code = await _wait(process, timeout, f"git {_verb(args)} did not end within {timeout:.0f} s in {cwd}")
+        program: list[str] = [*behind, "git", *_TO_THE_END] if behind else ["git"]
+        handed: tuple[int, ...] = ()
+        if dies_with_us and not behind:
+            program, handed = files.enter_context(_life_line())
+        process = await _start([*program, *_ALWAYS, *args], cwd, whole, (given, out, err), handed)
+        late = f"git {verb(args)} did not end within {timeout:.0f} s in {cwd}"
+        code = await _wait(process, timeout, late, _GUARD_GRACE if behind else _END_GRACE)
         result = GitResult(code, _content(out, most), _content(err).decode("utf-8", "replace"))
     if check and code != 0:
-        raise WorkspaceError(f"git {_verb(args)} failed in {cwd}: {_cause(result.err)}")
+        raise WorkspaceError(f"git {verb(args)} failed in {cwd}: {_cause(result.err)}")
     return result
 
 
@@ -113,7 +131,14 @@ def disk_trouble(doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as trouble:
-        raise WorkspaceError(f"{doing}: {trouble.strerror or trouble}") from trouble
+        raise WorkspaceError(f"{doing}: {_reason(trouble)}") from trouble
+
+
+def _reason(trouble: OSError) -> str:
+    """Somebody who tidies up may take the folder for temporary files along: nobody would guess that."""
+    if isinstance(trouble, FileNotFoundError) and tempfile.tempdir and not Path(tempfile.tempdir).is_dir():
+        return f"the folder for temporary files, {tempfile.tempdir}, is gone: make it again"
+    return trouble.strerror or str(trouble)
 
 
 def _cause(err: str) -> str:
@@ -122,7 +147,7 @@ def _cause(err: str) -> str:
     return first_line(err) if advice is None else f"{first_line(err)}; run `{advice[0]}`"
 
 
-def _verb(args: Sequence[str]) -> str:
+def verb(args: Sequence[str]) -> str:
     """The command itself, without the settings before it."""
     start = 0
     while args[start] == "-c":
@@ -130,13 +155,14 @@ def _verb(args: Sequence[str]) -> str:
     return args[start]
 
 
-def _place(git_dir: Path | None, work_tree: Path | None) -> list[str]:
-    place = [] if git_dir is None else [f"--git-dir={git_dir}"]
-    return place if work_tree is None else [*place, f"--work-tree={work_tree}"]
+def _place(git_dir: Path | None, work_tree: Path | None) -> dict[str, str]:
+    told = {"GIT_DIR": git_dir, "GIT_WORK_TREE": work_tree}
+    return {name: str(place) for name, place in told.items() if place is not None}
 
 
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in _MISLEADING} | _QUIET
+def _environment(withheld: Collection[str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in _MISLEADING and name not in withheld}
+    return kept | _QUIET
 
 
 def _content(file: IO[bytes], most: int = -1) -> bytes:
@@ -177,7 +203,7 @@ async def _start(
         raise WorkspaceError(f"cannot work in {cwd}: {trouble.strerror or trouble}") from trouble
 
 
-async def _wait(process: asyncio.subprocess.Process, timeout: float, complaint: str) -> int:
+async def _wait(process: asyncio.subprocess.Process, timeout: float, complaint: str, grace: float) -> int:
     try:
         async with asyncio.timeout(timeout):
             return await process.wait()
@@ -185,15 +211,23 @@ async def _wait(process: asyncio.subprocess.Process, timeout: float, complaint: 
         raise WorkspaceError(complaint) from late
     finally:
         if process.returncode is None:
-            await _end(process)
+            await _end(process, grace)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
     # Politely first: git removes its lock files on SIGTERM, and a lock left behind would block every later commit.
     for sign in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sign)
-            async with asyncio.timeout(_END_GRACE):
+            async with asyncio.timeout(grace):
                 await process.wait()
         except (ProcessLookupError, TimeoutError):
             continue
+
+
+def obstacle(done: GitResult) -> str:
+    """What is in the way of a merge or a switch. Git names the files on lines of their own."""
+    lines = [line.strip() for line in done.err.splitlines()]
+    files = [line for raw, line in zip(done.err.splitlines(), lines, strict=True) if raw.startswith("\t")]
+    said = first_line(done.err).removeprefix("error: ").removesuffix(":")
+    return f"{said}: {', '.join(files[:5])}" if files else said

@@ -14,11 +14,17 @@ from pathlib import Path
 
 from untildone.errors import WorkspaceError
 from untildone.git.commit import add_all
-from untildone.git.repository import NO_HOOKS, PRIVATE_EMAIL, PRIVATE_IDENTITY, Repository
+from untildone.git.repository import NO_HOOKS, PRIVATE_EMAIL, Repository
 from untildone.git.run import disk_trouble, first_line
 
 _HEAD = "Untildone-Head"
 _NO_HEAD = "none"
+# By the environment: a person's GIT_COMMITTER_EMAIL or `committer.email` outdoes any `user.email` that is given.
+_BY_US = {
+    f"GIT_{who}_{what}": said
+    for who in ("AUTHOR", "COMMITTER")
+    for what, said in (("NAME", "untildone"), ("EMAIL", PRIVATE_EMAIL))
+}
 _LISTED = f"--format=%01%(refname)%00%(objectname)%00%(committeremail)%00%(contents:trailers:key={_HEAD},valueonly)%00"
 _NAME = re.compile(r"(?P<seen>seen-)?(?P<number>start|\d+)(?:-(?P<again>\d+))?")
 
@@ -81,8 +87,8 @@ async def commit_tree(repository: Repository, tree: str, *, parents: Sequence[st
     """A commit that belongs to no branch; its first parent is remembered as the HEAD of this moment."""
     text = f"{message.rstrip()}\n\n{_HEAD}: {parents[0] if parents else _NO_HEAD}\n"
     flags = [word for parent in parents for word in ("-p", parent)]
-    made = await repository.git(*PRIVATE_IDENTITY, "commit-tree", tree, *flags, stdin=text.encode("utf-8", "replace"))
-    return made.text
+    said = text.encode("utf-8", "replace")
+    return (await repository.git("commit-tree", tree, *flags, stdin=said, env=_BY_US)).text
 
 
 async def create_ref(repository: Repository, wanted: str, commit: str) -> str:

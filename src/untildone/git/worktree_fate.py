@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.core.printable import one_line
+
+_NAMED = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worktree:
@@ -33,6 +37,10 @@ class Worktree:
     """A merge or rebase that is not finished."""
     size: int = 0
     """Bytes."""
+    only_here: tuple[str, ...] = ()
+    """Ignored files and hidden edits that are nowhere else."""
+    plain: bool = False
+    """A folder without git, or a copy of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +71,7 @@ def _reasons_to_keep(tree: Worktree) -> list[tuple[bool, str]]:
         (tree.locked, "it is locked: `git worktree unlock` frees it"),
         (there and bool(tree.under_way), f"a {tree.under_way} is in progress in it"),
         (there and tree.dirty > 0, f"{_count(tree.dirty, 'file')} not committed"),
+        (there and bool(tree.only_here), f"it holds what is nowhere else: {_few(tree.only_here)}"),
         (there and tree.base is None, "nobody knows where its work is to go: there is no base branch"),
         (there and tree.unmerged > 0, f"{_count(tree.unmerged, 'commit')} not in {tree.base}"),
     ]
@@ -70,3 +79,8 @@ def _reasons_to_keep(tree: Worktree) -> list[tuple[bool, str]]:
 
 def _count(number: int, what: str) -> str:
     return f"1 {what} is" if number == 1 else f"{number} {what}s are"
+
+
+def _few(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(one_line(name) for name in names[:_NAMED]) + more

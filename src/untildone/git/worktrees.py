@@ -6,9 +6,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from untildone.errors import WorkspaceError
+from untildone.core.policy import NOTES_FILE
+from untildone.errors import WishRefused
 from untildone.git.branch import Origin, branches, default_branch, origins_of, remember_origin, slug
+from untildone.git.only_here import only_here
+from untildone.git.plain_forks import plain_trees, remove_plain
 from untildone.git.repository import NO_HOOKS, Repository
+from untildone.git.room_entries import common_folder, forget_entry
 from untildone.git.run import disk_trouble
 from untildone.git.status import STATUS, parse_status
 from untildone.git.under_way import under_way_in
@@ -23,7 +27,10 @@ _MARK = "untildone-worktree"
 
 def default_place(repository: Repository, branch: str, *, folder: Path | None = None) -> Path:
     """Where the worktree of a branch goes: beside the repository, in a folder that is named for it."""
-    parent = folder or repository.top.parent / f"{repository.top.name}-worktrees"
+    # Of a worktree: beside the repository it belongs to, not beside itself.
+    common = common_folder(repository.git_dir)
+    home = common.parent if common.name == ".git" and common != repository.git_dir else repository.top
+    parent = folder or home.parent / f"{home.name}-worktrees"
     return parent / slug(branch)
 
 
@@ -33,15 +40,15 @@ async def add(repository: Repository, branch: str, *, base: str | None = None, p
     WorkspaceError when the branch or the folder exists: nothing of the user's is ever taken over.
     """
     if repository.private:
-        raise WorkspaceError(f"{repository.top} is not a git repository: `git init` makes it one")
+        raise WishRefused(f"{repository.top} is not a git repository: `git init` makes it one")
     await _refuse_bad_name(repository, branch)
     path = place or default_place(repository, branch)
     if os.path.lexists(path):
-        raise WorkspaceError(f"{path} exists already: choose another branch, or remove it")
+        raise WishRefused(f"{path} exists already: choose another branch, or remove it")
     current = (await repository.git("symbolic-ref", "-q", "--short", "HEAD", check=False)).text
     start = base or current or "HEAD"
     if (await repository.git("rev-parse", "-q", "--verify", f"{start}^{{commit}}", check=False)).code:
-        raise WorkspaceError(f"there is no commit {start} to begin with: name another base, or commit something first")
+        raise WishRefused(f"there is no commit {start} to begin with: name another base, or commit something first")
     with disk_trouble(f"cannot make {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
     await repository.git(*NO_HOOKS, "worktree", "add", "-q", "--no-track", "-b", branch, str(path), start)
@@ -62,8 +69,8 @@ async def make_ours(repository: Repository, path: Path, branch: str, *, base: st
 def linked(repository: Repository, path: Path) -> Repository:
     """Another tree of the same repository."""
     text = (path / ".git").read_text(errors="surrogateescape")
-    git_dir = path / text.removeprefix("gitdir: ").rstrip("\n")
-    return replace(repository, top=path, git_dir=git_dir, index=git_dir / "index")
+    git_dir = Path(os.path.realpath(path / text.removeprefix("gitdir: ").rstrip("\n")))
+    return replace(repository, top=path, git_dir=git_dir, index=git_dir / "index", fence=None)
 
 
 async def ls(repository: Repository, *, live: Collection[str] = ()) -> list[Worktree]:
@@ -80,28 +87,35 @@ async def ls(repository: Repository, *, live: Collection[str] = ()) -> list[Work
 
 async def reclaimable(repository: Repository, *, live: Collection[str] = ()) -> list[Fate]:
     """What would be removed, and why the others would not."""
+    if repository.private:
+        return await plain_trees(repository, live=live)
     return [judge(tree) for tree in await ls(repository, live=live)]
 
 
 async def remove(repository: Repository, path: Path, *, live: Collection[str] = ()) -> Fate:
     """Remove one worktree, judged anew; its branch is kept. Nothing is removed if the fate says no."""
+    if repository.private:
+        return await remove_plain(repository, path, live=live)
     wanted = os.path.realpath(path)
     trees = [tree for tree in await ls(repository, live=live) if os.path.realpath(tree.path) == wanted]
     if not trees:
-        raise WorkspaceError(f"{path} is no worktree of {repository.top}: `untildone worktrees ls` shows them")
+        raise WishRefused(f"{path} is no worktree of {repository.top}: `untildone worktrees ls` shows them")
     fate = judge(trees[0])
     if fate.reclaimable:
-        # Without --force: git looks once more, and refuses if something changed since we did.
-        command = ("worktree", "prune") if fate.tree.gone else ("worktree", "remove", str(fate.tree.path))
-        await repository.git(*NO_HOOKS, *command)
+        if fate.tree.gone:
+            # Not by `prune`: it forgets every tree that is away, also one of the user's on a disk that is not mounted.
+            forget_entry(repository.git_dir, fate.tree.path)
+        else:
+            # Without --force: git looks once more, and refuses if something changed since we did.
+            await repository.git(*NO_HOOKS, "worktree", "remove", str(fate.tree.path))
     return fate
 
 
 async def _refuse_bad_name(repository: Repository, branch: str) -> None:
     if (await repository.git("check-ref-format", "--branch", branch, check=False)).code or branch.startswith("-"):
-        raise WorkspaceError(f"{branch!r} is no name for a branch: use letters, digits, - and /")
+        raise WishRefused(f"{branch!r} is no name for a branch: use letters, digits, - and /")
     if await branches(repository, f"refs/heads/{branch}"):
-        raise WorkspaceError(f"branch {branch} exists already: a worktree gets a new one, choose another name")
+        raise WishRefused(f"branch {branch} exists already: a worktree gets a new one, choose another name")
 
 
 async def _copy_ignored(repository: Repository, path: Path) -> None:
@@ -157,6 +171,7 @@ async def _look(
         under_way=under_way_in(there.git_dir),
         unmerged=await _unmerged(repository, tree.head, base),
         size=_size(tree.path),
+        only_here=tuple(await only_here(there, repository.top, brought=INCLUDE_FILE, spared=NOTES_FILE)),
     )
 
 

@@ -12,6 +12,7 @@ from untildone.ports.running import Spawner as Spawner
 from untildone.ports.running import Tell as Tell
 from untildone.ports.running import Usher as Usher
 from untildone.ports.workspace import Prepared as Prepared
+from untildone.ports.workspace import Resumption as Resumption
 from untildone.ports.workspace import Settled as Settled
 from untildone.ports.workspace import TreeState as TreeState
 from untildone.ports.workspace import Workspace as Workspace

@@ -10,6 +10,10 @@ from untildone.core.outcome import CheckResult
 from untildone.core.pull import PullView
 
 
+async def _nothing() -> tuple[str, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
     """A fresh checkout that is there right now."""
@@ -18,6 +22,10 @@ class Checkout:
     """The one that corresponds to the agent's own, which may lie below the top of the repository."""
     notes: tuple[str, ...] = ()
     """In what it is less than the commit: files that are not to be had without a network."""
+    keep: Callable[[], Awaitable[tuple[str, ...]]] = _nothing
+    """Files of the commit are as they should be now: which of them are not as they were checked out."""
+    put_back: Callable[[], Awaitable[tuple[str, ...]]] = _nothing
+    """Put files of the commit back that were changed since; which those are."""
 
 
 class Rooms(Protocol):
@@ -29,6 +37,13 @@ class Rooms(Protocol):
         """A folder that holds exactly this commit; with `borrow`, these files are taken from that commit instead.
 
         CommitUnfit when the commit itself is the reason that it cannot be made, else WorkspaceError.
+        """
+        ...
+
+    def furnished(self, commit: str) -> AbstractAsyncContextManager[Checkout]:
+        """The same with all that lies in the tree laid over it, ignored files included.
+
+        WorkspaceError also when that is too much to be copied.
         """
         ...
 
@@ -46,6 +61,10 @@ class Subject:
     borrow: str | None = None
     """Take `files` from this commit instead: new tests on old code."""
     files: tuple[str, ...] = ()
+    furnished: bool = False
+    """In a copy of the tree at this commit, ignored files included and without the setup: for a comparison."""
+    tries: Literal["one", "two", "until sure"] = "until sure"
+    """How often a check that fails may be run again, to see whether it is flaky."""
 
 
 Progress = Callable[[str], None]
@@ -69,6 +88,10 @@ class Witness(Protocol):
         it is believed only after it passed several times in a row in a room of its own.
         WorkspaceError when there is no room to be had through no fault of the commit's.
         """
+        ...
+
+    async def lent_changes(self) -> list[str]:
+        """What of the folders that are shared with the checks is not as it was before any work, as paths."""
         ...
 
     async def sweep(self) -> int:
@@ -100,13 +123,24 @@ Verifier = Callable[[str], Awaitable[str]]
 """Examines a commit: "" when every check passed, else what to tell the agent."""
 
 
+Relation = Literal["holds", "older", "other", "unknown"]
+"""Whether a commit holds another one, is held by it, has gone another way, or cannot be had."""
+
+
+InLine = Callable[[Sequence[str]], Awaitable[None]]
+"""Told the names of the runs that land first, whenever that changes; none: it is this one's turn."""
+
+
 class Lander(Protocol):
     """Brings commits to branches and remotes, with git alone."""
 
-    async def merge(self, commit: str, *, message: str, verify: Verifier) -> Landed | NotLanded:
+    async def merge(
+        self, commit: str, *, message: str, verify: Verifier, in_line: InLine | None = None
+    ) -> Landed | NotLanded:
         """Merge into the base as the landing options say, after the merged tree was verified. Safe to repeat.
 
-        Several runs that land on the same base take turns, or go together.
+        Several runs that land on the same base take turns, or go together. Who has to wait for more than a moment
+        is told for whom.
         """
         ...
 
@@ -114,23 +148,41 @@ class Lander(Protocol):
         """Take a merge back by a new commit on the base; returns that commit."""
         ...
 
-    async def push(self, commit: str) -> None:
-        """Bring the run's branch to the remote. WorkspaceError says why it cannot be. Never by force."""
+    async def remote_place(self) -> str:
+        """Where the remote leads, without logins; "" when there is none."""
+        ...
+
+    async def is_new(self, branch: str) -> bool:
+        """Whether the remote has no branch of that name."""
+        ...
+
+    async def push(self, commit: str, branch: str) -> None:
+        """Bring a commit to this branch of the remote, whatever is checked out.
+
+        WorkspaceError says why it cannot be. Never by force, never to the base.
+        """
         ...
 
     async def unpushed(self) -> str:
         """What the remote does not have of all that is committed here; "" when it has everything."""
         ...
 
-    async def catch_up(self, commit: str) -> None:
-        """Move the run's branch and tree forward to a commit that the forge made on top of it."""
+    async def catch_up(self, commit: str, branch: str) -> str:
+        """Move a branch, and its tree if it is checked out, forward to a commit that the forge made on top of it.
+
+        Returns where the branch stands now.
+        """
         ...
 
-    async def tidy(self) -> str:
-        """After a pull request was merged: bring the base up to date; "" or what could not be done."""
+    async def relation(self, head: str, commit: str, *, branch: str, number: int) -> Relation:
+        """How the head of a pull request of this branch stands to a commit."""
         ...
 
-    async def rejoin(self, merged: str) -> None:
+    async def tidy(self, branch: str) -> str:
+        """After the branch's pull request was merged: bring the base up to date; "" or what could not be done."""
+        ...
+
+    async def rejoin(self, merged: str, branch: str) -> None:
         """The run goes on after that: let its branch know that the base has its work. No file changes."""
         ...
 
@@ -141,8 +193,8 @@ class Forge(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def find(self, branch: str) -> PullView | None:
-        """The open pull request of a branch, or the newest of the run's own if it was closed or merged."""
+    async def find(self, branch: str, base: str | None = None) -> PullView | None:
+        """The open pull request of a branch, else the newest that was closed or merged; `base`: only those for it."""
         ...
 
     async def open(self, *, branch: str, base: str, title: str, body: str) -> PullView: ...
@@ -161,6 +213,10 @@ class Forge(Protocol):
 
     async def merge(self, number: int, *, head: str, strategy: str, title: str, body: str) -> PullView:
         """Merge it if its head is still this commit."""
+        ...
+
+    async def reword(self, number: int, reword: Callable[[str], str]) -> None:
+        """Change what a pull request says, if that makes a difference."""
         ...
 
     async def delete_branch(self, branch: str) -> None: ...

@@ -40,6 +40,8 @@ class Settled:
     """The commit behind that ref."""
     previous: str = ""
     """The commit that kept the tree before: what this iteration's change is compared with."""
+    elsewhere: str = ""
+    """Why none of it counts as the run's: the folder is on another branch. Nothing was committed, all is saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +56,43 @@ class Prepared:
     """The branch they are meant for."""
     start: str | None = None
     """A commit of the tree as the run found it, the user's uncommitted work included."""
+    history: str = ""
+    """The git folder with the history of a folder without git; empty: it has its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumption:
+    """What is known about a run that is taken up again."""
+
+    branch: str | None = None
+    """Where its commits went; None: not known."""
+    base: str | None = None
+    """The branch they are meant for."""
+    broken_off: bool = False
+    """Its driver died and could save nothing: what lies there uncommitted counts as the run's."""
+    visits: bool = False
+    """Its work is only to be landed: the folder is not touched before the agent has something to mend."""
 
 
 class Workspace(Protocol):
     """The folder the agent works in."""
 
-    async def prepare(self) -> Prepared:
+    async def prepare(self, known: Resumption | None = None) -> Prepared:
         """Make it ready before the first iteration: branch, excludes, snapshot.
 
-        DirtyWorkspace when the user's own uncommitted work is there and nobody said to keep it.
+        DirtyWorkspace when the user's own uncommitted work is there and nobody said to keep it, LandingRefused when
+        what is made could never arrive: then nothing was touched. May be called again, after a visit.
         """
+        ...
+
+    async def leave(self) -> str:
+        """The driver goes: what lies there uncommitted is remembered as the run's, a visit goes back to the branch it
+        found. Returns a line to tell, or nothing.
+        """
+        ...
+
+    async def elsewhere(self) -> str:
+        """Which branch the folder is on, if what is checked out is not this run's work; "" when it is."""
         ...
 
     async def observe(self) -> TreeState: ...

@@ -131,18 +131,25 @@ class ScriptedGitHub:
             self.pulls[number].requested.append(login)
             self.pulls[number].times_requested += 1
 
-    def review(self, number: int, state: str, body: str = "", *, author: str = "rita") -> None:
+    def review(
+        self, number: int, state: str, body: str = "", *, author: str = "rita", association: str = "MEMBER"
+    ) -> None:
         """Submit a review: APPROVED, CHANGES_REQUESTED or COMMENTED."""
         with self._lock:
             pull = self.pulls[number]
             pull.requested = [login for login in pull.requested if login != author]
             said = {"id": self._id(), "user": _user(author), "state": state, "body": body}
+            said["author_association"] = association
             pull.reviews.append({**said, "submitted_at": self._moment(), "commit_id": pull.head})
 
-    def comment(self, number: int, body: str, *, author: str = "rita", path: str = "", line: int = 0) -> None:
+    def comment(
+        self, number: int, body: str, *, author: str = "rita", association: str = "MEMBER", path: str = "",
+        line: int = 0,
+    ) -> None:  # fmt: skip
         """Write a comment; with a path, on a line of the diff."""
         with self._lock:
             said = {"id": self._id(), "user": _user(author), "body": body, "created_at": self._moment()}
+            said["author_association"] = association
             if path:
                 self.pulls[number].on_lines.append({**said, "path": path, "line": line, "pull_request_review_id": None})
             else:
@@ -226,7 +233,8 @@ class ScriptedGitHub:
 
     def _list(self, _: list[str], query: Mapping[str, str], __: Any) -> Reply:
         owner, _colon, branch = query.get("head", "").partition(":")
-        found = [pull for pull in reversed(self.pulls.values()) if pull.branch == branch]
+        bases = {query["base"]} if "base" in query else {pull.base for pull in self.pulls.values()}
+        found = [pull for pull in reversed(self.pulls.values()) if pull.branch == branch and pull.base in bases]
         is_wanted = owner == self.repo.partition("/")[0] and query.get("state") == "all"
         return Reply(200, [self._shown(pull) for pull in found] if is_wanted else [])
 
@@ -235,7 +243,7 @@ class ScriptedGitHub:
         head, tip = self.branches.tip(branch), self.branches.tip(base)
         if head is None or tip is None:
             return _refusal(422, "Validation Failed", errors=[{"code": "invalid", "field": "base" if head else "head"}])
-        if any(pull.branch == branch and pull.state == "open" for pull in self.pulls.values()):
+        if any((pull.branch, pull.base, pull.state) == (branch, base, "open") for pull in self.pulls.values()):
             exists = f"A pull request already exists for {body['head']}."
             return _refusal(422, "Validation Failed", errors=[{"code": "custom", "message": exists}])
         if not self.branches.count(tip, head):
@@ -258,7 +266,7 @@ class ScriptedGitHub:
 
     def _patch(self, parts: list[str], _: Mapping[str, str], body: Any) -> Reply:
         pull = self.pulls[int(parts[0])]
-        pull.state = body.get("state", pull.state)
+        pull.state, pull.body = body.get("state", pull.state), body.get("body", pull.body)
         return Reply(200, self._shown(pull))
 
     def _update(self, parts: list[str], _: Mapping[str, str], body: Any) -> Reply:

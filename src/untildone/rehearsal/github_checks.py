@@ -51,11 +51,12 @@ class CheckDesk:
             ("GET", r"/actions/jobs/(\d+)/logs", self._log),
         )
 
-    def _check_runs(self, parts: list[str], _: Mapping[str, str], __: Any) -> Reply:
+    def _check_runs(self, parts: list[str], query: Mapping[str, str], _: Any) -> Reply:
         commit = parts[0]
-        self._looks[commit] += 1
+        if query.get("page", "1") == "1":
+            self._looks[commit] += 1
         runs = [self._run(commit, check) for check in self.ci(commit, self._looks[commit]) if not check.status]
-        return Reply(200, {"total_count": len(runs), "check_runs": runs})
+        return Reply(200, {"total_count": len(runs), "check_runs": page(runs, query).body})
 
     def _run(self, commit: str, check: ScriptedCheck) -> dict[str, Any]:
         key = self._keys.setdefault((commit, check.name), _FIRST_KEY + len(self._keys))
@@ -82,7 +83,7 @@ class CheckDesk:
         """GitHub keeps logs elsewhere, behind an address that is a permission by itself."""
         return self._elsewhere(self._found(parts[0])[1].log)
 
-    def _statuses(self, parts: list[str], _: Mapping[str, str], __: Any) -> Reply:
+    def _statuses(self, parts: list[str], query: Mapping[str, str], _: Any) -> Reply:
         commit = parts[0]
         states = {"queued": "pending", "in_progress": "pending", "success": "success"}
         found = [
@@ -90,4 +91,4 @@ class CheckDesk:
             for check in self.ci(commit, self._looks[commit])
             if check.status
         ]
-        return Reply(200, {"state": "pending", "statuses": found, "total_count": len(found)})
+        return Reply(200, {"state": "pending", "statuses": page(found, query).body, "total_count": len(found)})

@@ -72,6 +72,8 @@ class Setup:
     path: str
     loop: tuple[str, ...]
     """The command that plays a Part, whose file is its last argument."""
+    python: Mapping[str, str]
+    """What tells Python where modules are: the loop itself, or what the checks need, may be found there only."""
     open_log: Callable[[Path], EventLog]
     clock: Clock
     evidence: Callable[[], Path] | None
@@ -227,7 +229,7 @@ class _Player:
                 await self._run(argv, env, None)
 
     def _environment(self, url: str) -> dict[str, str]:
-        env = claude_environment(self._setup.scratch / "home", url, path=self._setup.path)
+        env = claude_environment(self._setup.scratch / "home", url, path=self._setup.path) | dict(self._setup.python)
         return as_subscriber(env) if self._act.place == "loopback" else env
 
     def _write_part(self, scenario: Scenario | None, *, resume: bool = False) -> None:

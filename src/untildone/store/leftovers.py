@@ -10,6 +10,8 @@ HISTORY = "history"
 """The folder with loops of Claude Code that are over: their state files, and the notes that are in the log by now."""
 TODOS = "todos"
 """The folder with the todos of sessions, as Claude Code last wrote them."""
+ROOMS = "rooms"
+"""The folder with the fresh checkouts that checks run in."""
 CRASH_LOGS_KEPT = 20
 
 

@@ -28,6 +28,10 @@ class _Run:
     control: list[Record] = field(default_factory=list)
     snapshot: tuple[int, bytes] | None = None
 
+    @property
+    def began(self) -> bool:
+        return self.last_seq > 0 or self.snapshot is not None
+
 
 class MemoryLog:
     """An EventLog that lives as long as the process."""
@@ -111,14 +115,19 @@ class MemoryLog:
         return lease
 
     async def release(self, lease: Lease, *, status: str) -> None:
-        """Stop being the driver. The status is recorded unless another driver took over meanwhile."""
+        """Stop being the driver. The status is recorded unless another driver took over meanwhile.
+
+        A run that is still "new", of which nothing was recorded, is forgotten.
+        """
         run = self._runs.get(lease.run_id)
         if run is not None and run.fence == lease.token:
             run.status, run.updated_at = status, self._clock.now()
+            if status == "new" and not run.began:
+                del self._runs[lease.run_id]
         self._held.pop(lease, None)
 
     async def runs(self) -> list[RunRow]:
-        """All runs, the one touched last first."""
+        """All runs that began or are about to, the one touched last first."""
         driven = {lease.run_id for lease in self._held}
         rows = [
             RunRow(
@@ -131,6 +140,7 @@ class MemoryLog:
                 alive=run_id in driven,
             )
             for run_id, run in reversed(self._runs.items())
+            if run.began or run_id in driven
         ]
         return sorted(rows, key=lambda row: row.updated_at, reverse=True)
 

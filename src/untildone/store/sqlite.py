@@ -24,6 +24,13 @@ _READ_ALL = """SELECT seq, at, kind, type, version, data, prev, seal FROM events
     WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?"""
 _INSERT = """INSERT INTO events (run_id, seq, at, kind, type, version, data, prev, seal)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_LIST = """SELECT run_id, name, folder, created_at, updated_at, status,
+        last_seq > 0 OR EXISTS (SELECT 1 FROM events WHERE events.run_id = runs.run_id)
+            OR EXISTS (SELECT 1 FROM snapshots WHERE snapshots.run_id = runs.run_id)
+    FROM runs ORDER BY updated_at DESC, rowid DESC"""
+_FORGET = """DELETE FROM runs WHERE run_id = ? AND fence = ? AND last_seq = 0
+    AND NOT EXISTS (SELECT 1 FROM events WHERE events.run_id = runs.run_id)
+    AND NOT EXISTS (SELECT 1 FROM snapshots WHERE snapshots.run_id = runs.run_id)"""
 
 
 class SqliteLog(OpenStore):
@@ -190,11 +197,16 @@ class SqliteLog(OpenStore):
         return lease
 
     async def release(self, lease: Lease, *, status: str) -> None:
-        """Stop being the driver. The status is recorded unless another driver took over meanwhile."""
+        """Stop being the driver. The status is recorded unless another driver took over meanwhile.
+
+        A run that is still "new", of which nothing was recorded, is forgotten.
+        """
         try:
             self._keep_hold(writing=True)
             await self._last_look(lease)
             with self._write(durable=True):
+                if status == "new":
+                    self._db.execute(_FORGET, (lease.run_id, lease.token))
                 self._db.execute(
                     "UPDATE runs SET status = ?, updated_at = ? WHERE run_id = ? AND fence = ?",
                     (_text(status), self._clock.now(), lease.run_id, lease.token),
@@ -212,12 +224,9 @@ class SqliteLog(OpenStore):
                 await self.append(lease.run_id, [], lease=lease)
 
     async def runs(self) -> list[RunRow]:
-        """All runs, the one touched last first."""
+        """All runs that began or are about to, the one touched last first."""
         with spoken_errors(self._path):
-            rows = self._db.execute(
-                """SELECT run_id, name, folder, created_at, updated_at, status FROM runs
-                    ORDER BY updated_at DESC, rowid DESC"""
-            ).fetchall()
+            rows = self._db.execute(_LIST).fetchall()
         return [
             RunRow(
                 run_id=run_id,
@@ -226,9 +235,10 @@ class SqliteLog(OpenStore):
                 created_at=created_at,
                 updated_at=updated_at,
                 status=status,
-                alive=self._locks.holder(run_id) is not None,
+                alive=alive,
             )
-            for run_id, name, folder, created_at, updated_at, status in rows
+            for run_id, name, folder, created_at, updated_at, status, began in rows
+            if (alive := self._locks.holder(run_id) is not None) or began
         ]
 
     async def save_snapshot(self, lease: Lease, seq: int, state: bytes) -> None:

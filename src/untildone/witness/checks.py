@@ -1,10 +1,12 @@
 """The checks of a contract: commands whose exit status the loop sees with its own eyes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from untildone.core.outcome import CheckResult
+from untildone.core.secrets import LINE, redact
+from untildone.core.tally import tally
 from untildone.ports import Clock
 from untildone.witness.command import OUTPUT_CAP, run_command
 from untildone.witness.logs import LOG_CAP, CheckLog
@@ -18,9 +20,14 @@ class Keeping:
     """Added to their environment: by it they are found again after a crash."""
     behind: tuple[str, ...] = ()
     """The program that ends a command should we die."""
+    withheld: frozenset[str] = frozenset()
+    """Variables they do not get, such as the login for a forge."""
+    masked: tuple[str, ...] = ()
+    """Words that are told to nobody, wherever a command found them."""
 
 
 UNGUARDED = Keeping()
+_LOGIN = "[secret: login]"
 
 
 class CommandCheck:
@@ -35,21 +42,16 @@ class CommandCheck:
         name: str | None = None,
         clock: Clock | None = None,
         log: CheckLog | None = None,
-        env: Mapping[str, str] | None = None,
-        behind: Sequence[str] = (),
+        keeping: Keeping = UNGUARDED,
     ) -> None:
-        """`log` is given all that the command prints, each time it is run; `env` adds to the environment.
-
-        `behind` is the program that ends the command should we die.
-        """
+        """`log` is given all that the command prints, each time it is run."""
         self._command = command
         self._cwd = cwd
         self._timeout = timeout
         self._name = name or command
         self._clock = clock
         self._log = log
-        self._env = env
-        self._behind = behind
+        self._keeping = keeping
 
     @property
     def name(self) -> str:
@@ -64,19 +66,29 @@ class CommandCheck:
             cwd=self._cwd,
             timeout=self._timeout,
             output_cap=OUTPUT_CAP if self._log is None else LOG_CAP,
-            env=self._env,
-            behind=self._behind,
+            env=self._keeping.env,
+            withheld=self._keeping.withheld,
+            behind=self._keeping.behind,
         )
         seconds = result.seconds if self._clock is None or started is None else self._clock.now() - started
         if self._log is not None:
             self._log.add(self._command, result.output_tail, result.exit_code, seconds)
+        counted = tally(result.output_tail)
         return CheckResult(
             name=self._name,
             command=self._command,
             passed=result.exit_code == 0,
             exit_code=result.exit_code,
             seconds=seconds,
-            output_tail=result.output_tail[-OUTPUT_CAP:],
+            # Before it is cut: half a key is not recognised any more.
+            output_tail=redact(self._masked(result.output_tail[-OUTPUT_CAP - LINE :]))[-OUTPUT_CAP:],
             output_sha256=result.sha256,
             log="" if self._log is None else self._log.path,
+            tests_run=counted.run if counted else None,
+            tests_skipped=counted.skipped if counted else None,
         )
+
+    def _masked(self, text: str) -> str:
+        for word in self._keeping.masked:
+            text = text.replace(word, _LOGIN)
+        return text

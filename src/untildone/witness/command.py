@@ -7,7 +7,7 @@ import re
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,10 +75,11 @@ async def run_command(
     timeout: float,
     stdin: bytes | None = None,
     env: Mapping[str, str] | None = None,
+    withheld: Collection[str] = (),
     output_cap: int = OUTPUT_CAP,
     behind: Sequence[str] = (),
 ) -> CommandResult:
-    """Run a shell command in a process group of its own; `env` adds to the environment.
+    """Run a shell command in a process group of its own; `env` adds to the environment, `withheld` takes from it.
 
     What it leaves running in that group is ended with it, so that checks do not pile up processes overnight.
     `behind`: a program and its arguments that runs the command and ends it should we die. Asked by SIGTERM it ends the
@@ -89,7 +90,7 @@ async def run_command(
     read_end, write_end = os.pipe()
     try:
         argv = (*behind, "/bin/sh", "-c", command)
-        process = await _start(argv, cwd=cwd, stdin=stdin, env=_environment(env), output=write_end)
+        process = await _start(argv, cwd=cwd, stdin=stdin, env=_environment(env, withheld), output=write_end)
     except BaseException:
         os.close(read_end)
         raise
@@ -116,9 +117,10 @@ def readable_output(raw: bytes) -> str:
     return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
+def _environment(extra: Mapping[str, str] | None, withheld: Collection[str]) -> dict[str, str]:
     """Ours without what tells a program that it runs inside the loop, inside an agent, or in another repository."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("UNTILDONE_") and k not in _TELLING}
+    telling = _TELLING.union(withheld)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("UNTILDONE_") and k not in telling}
     return kept | dict(extra or {})
 
 

@@ -1,22 +1,32 @@
 """The witness: every check of a contract, in a fresh checkout of the commit or in the tree."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untildone.core.contract import CheckSpec, Contract
 from untildone.core.outcome import CheckResult
+from untildone.core.printable import one_line
+from untildone.core.unprovable import SETUP
 from untildone.errors import CommitUnfit
 from untildone.ports.delivery import Progress, Rooms, Subject
 from untildone.witness.checks import UNGUARDED, CommandCheck, Keeping
+from untildone.witness.lent import Lent
 from untildone.witness.logs import CheckLog, LogFolder
 from untildone.witness.sharing import NOTHING, Shared, can_bind, share
 
 BELIEVED_AFTER = 3
 """Times in a row a flaky check must pass."""
-SETUP = "setup"
-"""What the preparing command is called among the results when it fails."""
+
+_MEDDLED = "files of the checkout are changed by somebody while no check runs: {}"
+_FEW = 5
+_NAME_CHARS = 200
+
+
+async def _nothing() -> tuple[str, ...]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,8 @@ class _Place:
     notes: tuple[str, ...] = ()
     broken: CheckResult | None = None
     """The setup that failed: nothing can be checked here."""
+    put_back: Callable[[], Awaitable[tuple[str, ...]]] = _nothing
+    """Put files of the commit back that were changed; which those are."""
 
 
 class Examiner:
@@ -40,6 +52,7 @@ class Examiner:
         self._rooms = rooms
         self._cwd = Path(cwd)
         self._logs = LogFolder(logs)
+        self._lent = Lent(self._cwd, contract.share, logs / "shared.json")
         self._can_bind: bool | None = None
 
     async def examine(
@@ -58,13 +71,17 @@ class Examiner:
             async with self._place(subject, examination) as place:
                 seen = await examination.all_once(checks, place)
             doubtful = {result.name for result in seen if result.flaky or (result.passed and result.name in flaky)}
-            if not doubtful:
+            if not doubtful or subject.tries != "until sure":
                 return seen
             # Anew: what passed at the second try may have passed only because of what the first one left behind.
             async with self._place(subject, examination) as place:
                 return await examination.doubted(checks, seen, doubtful, place)
         except CommitUnfit as unfit:
             return [_unfit(check, subject, str(unfit)) for check in checks]
+
+    async def lent_changes(self) -> list[str]:
+        """What of the shared folders is not as it was at the first look."""
+        return await asyncio.to_thread(self._lent.changed) if self._contract.share else []
 
     async def sweep(self) -> int:
         """Remove the rooms that a dead driver left behind."""
@@ -77,14 +94,24 @@ class Examiner:
             return
         if subject.commit is None:
             raise CommitUnfit("nothing is committed yet: there is nothing to check out")
+        if subject.furnished:
+            examination.progress("copying the tree, to see whether the checks pass there")
+            async with self._rooms.furnished(subject.commit) as checkout:
+                yield _Place(Path(checkout.folder), notes=checkout.notes)
+            return
         examination.progress(f"checking {subject.commit[:10]} out afresh")
         async with self._rooms.open(subject.commit, borrow=subject.borrow, files=subject.files) as checkout:
+            if self._contract.share:
+                with suppress(OSError):  # a full disk must not change a verdict
+                    await asyncio.to_thread(self._lent.remember)
             if self._contract.share and self._can_bind is None:
                 self._can_bind = await can_bind()
             folder = Path(checkout.folder)
             shared = share(self._contract.share, tree=self._cwd, room=folder, bind=bool(self._can_bind))
             place = _Place(folder, shared, (*shared.notes, *checkout.notes))
-            yield replace(place, broken=await examination.failed_setup(place))
+            broken = await examination.failed_setup(place)
+            made = _note("the setup changed files of the commit", await checkout.keep()) if self._contract.setup else ()
+            yield replace(place, broken=broken, notes=(*place.notes, *made), put_back=checkout.put_back)
 
 
 class _Examination:
@@ -105,7 +132,6 @@ class _Examination:
         command = self._contract.setup
         if not command:
             return None
-        self.progress(f"running the setup in a fresh checkout: {command}")
         spec = CheckSpec(name=SETUP, command=command, timeout=self._contract.setup_timeout)
         result = await self._run(spec, place)
         return None if result.passed else result
@@ -137,7 +163,7 @@ class _Examination:
     async def _once_or_twice(self, check: CheckSpec, place: _Place) -> CheckResult:
         first = await self._run(check, place)
         # One that did not end in time has cost enough of it.
-        if first.passed or first.exit_code is None:
+        if first.passed or first.exit_code is None or self._subject.tries == "one":
             return first
         second = await self._run(check, place)
         return replace(second, flaky=True) if second.passed else first
@@ -155,23 +181,40 @@ class _Examination:
         if not folder.resolve().is_relative_to(place.folder.resolve()) or not folder.is_dir():
             return _unfit(check, subject, f"there is no folder {check.folder} to run it in")
         where = "in a fresh checkout" if subject.room == "clean" else "in the tree"
-        self.progress(f"running check {check.name} {where}")
+        where = "in a copy of the tree" if subject.furnished else where
+        what = f"the setup {check.command}" if check.name == SETUP else f"check {check.name}"
+        if strange := await place.put_back():
+            return _unfit(check, subject, _MEDDLED.format(_named(strange)))
+        self.progress(f"running {what} {where}")
         result = await CommandCheck(
             place.shared.wrap(check.command),
             cwd=folder,
             timeout=self._contract.timeout_of(check),
             name=check.name,
             log=self._log(check),
-            env=self._keeping.env,
-            behind=self._keeping.behind,
+            keeping=self._keeping,
         ).run()
-        return replace(result, command=check.command, room=subject.room, hidden=check.hidden, notes=place.notes)
+        # The next check judges the commit, not what this one, which runs the agent's code, made of it.
+        changed = await place.put_back()
+        if changed and (strange := await place.put_back()):
+            return _unfit(check, subject, _MEDDLED.format(_named(strange)))
+        notes = (*place.notes, *_note("it changed files of the commit, which were put back", changed))
+        return replace(result, command=check.command, room=subject.room, hidden=check.hidden, notes=notes)
 
     def _log(self, check: CheckSpec) -> CheckLog:
         if check.name not in self._begun:
             commit = self._subject.commit if self._subject.room == "clean" else None
             self._begun[check.name] = self._logs.begin(commit, check.name)
         return self._begun[check.name]
+
+
+def _named(files: Sequence[str]) -> str:
+    more = f" and {len(files) - _FEW} more" if len(files) > _FEW else ""
+    return ", ".join(one_line(name, _NAME_CHARS) for name in files[:_FEW]) + more
+
+
+def _note(what: str, files: Sequence[str]) -> tuple[str, ...]:
+    return (f"{what}: {_named(files)}",) if files else ()
 
 
 def _not_run(check: CheckSpec, broken: CheckResult) -> CheckResult:

@@ -1,0 +1,89 @@
+"""Which tests failed, as the common test runners name them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A test that failed, as far as the runner says which it is."""
+
+    file: str = ""
+    """Its file, or a folder that ends with a slash, relative to somewhere; empty: not said."""
+    name: str = ""
+    """Empty: everything in the file, which could not even be loaded."""
+
+    def is_in(self, path: str) -> bool:
+        """Whether it may lie in this file of the repository."""
+        if not self.file:
+            return True
+        if self.file.endswith("/"):
+            folder = path.rpartition("/")[0]
+            return not folder or f"/{self.file}".endswith(f"/{folder}/")
+        return f"/{path}".endswith(f"/{self.file}") or f"/{self.file}".endswith(f"/{path}")
+
+
+def failing_tests(output: str) -> frozenset[Failing]:
+    """The tests that this output names as failed; none: no runner is known that prints such names."""
+    return frozenset(failing for read in (_pytest, _unittest, _jest, _go, _cargo) for failing in read(output))
+
+
+_PYTEST = re.compile(r"^(?:FAILED|ERROR) ([^\s:]+\.\w+)(?:::(\S+?))?(?:\[.*?)?(?: - .*)?$", re.MULTILINE)
+
+
+def _pytest(text: str) -> Iterator[Failing]:
+    for file, name in _PYTEST.findall(text):
+        yield Failing(file.removeprefix("./"), name.rpartition("::")[2])
+
+
+_UNITTEST = re.compile(r"^(?:FAIL|ERROR): (\S+) \(([\w.]+)\)", re.MULTILINE)
+_NOT_IMPORTED = "unittest.loader._FailedTest"
+
+
+def _unittest(text: str) -> Iterator[Failing]:
+    for name, where in _UNITTEST.findall(text):
+        if where.startswith(_NOT_IMPORTED):
+            yield Failing(name.replace(".", "/") + ".py")
+        else:
+            parts = where.removesuffix(f".{name}").split(".")
+            yield Failing("/".join(parts[:-1]) + ".py" if parts[1:] else "", name)
+
+
+_JEST_FILE = re.compile(r"^\s*FAIL\s+(?:\|[^|]*\|\s+)?(\S+\.\w+)(?: > (.+?))?(?: \(.*\)| \d.*)?$")
+_JEST_TEST = re.compile(r"^\s*\u25cf (.+)$")
+
+
+def _jest(text: str) -> Iterator[Failing]:
+    file = ""
+    for line in text.split("\n"):
+        if found := _JEST_FILE.match(line[:1000]):
+            file = found[1].removeprefix("./")
+            if found[2]:
+                yield Failing(file, found[2].rpartition(" > ")[2].strip())
+        elif file and (found := _JEST_TEST.match(line[:1000])):
+            name = found[1].rpartition(" \u203a ")[2].strip()
+            yield Failing(file, "" if name == "Test suite failed to run" else name)
+
+
+_GO_TEST = re.compile(r"^\s*--- FAIL: (\S+)", re.MULTILINE)
+_GO_BUILD = re.compile(r"^FAIL\t(\S+) \[(?:build|setup) failed\]", re.MULTILINE)
+
+
+def _go(text: str) -> Iterator[Failing]:
+    for name in _GO_TEST.findall(text):
+        yield Failing("", name.partition("/")[0])
+    for package in _GO_BUILD.findall(text):
+        yield Failing(f"{package}/")
+
+
+_CARGO_TEST = re.compile(r"^test (\S+)(?: - .*)? \.\.\. FAILED$", re.MULTILINE)
+_CARGO_BUILD = re.compile(r"^error(?:\[\w+\])?: .*\n\s*--> ([^:\n]+):\d+:\d+$", re.MULTILINE)
+
+
+def _cargo(text: str) -> Iterator[Failing]:
+    for name in _CARGO_TEST.findall(text):
+        yield Failing("", name.rpartition("::")[2])
+    if "could not compile" in text:
+        for file in _CARGO_BUILD.findall(text):
+            yield Failing(file)

@@ -1,0 +1,36 @@
+"""No secret in the record: what agents, checks and forges said is told without the keys and tokens in it."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from untildone.core import events as ev
+from untildone.core.secrets import redact
+
+# What the user or a human wrote is not among them: a run must find its own commands and words again.
+_TOLD_BY_OTHERS = (
+    ev.BaselineTaken, ev.HookFailed, ev.IterationCompleted, ev.IterationFailed, ev.IterationValidation,
+    ev.LandingCommitted, ev.LandingFailed, ev.LandingGaveUp, ev.LandingRejected, ev.LandingReverted,
+)  # fmt: skip
+
+
+def redacted(event: ev.Event) -> ev.Event:
+    """The event as it may be kept and shown; the very same one if nothing has to go."""
+    if event.KIND == "control" and not isinstance(event, _TOLD_BY_OTHERS):
+        return event
+    told: ev.Event = _clean(event)
+    return told
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, tuple | list):
+        return type(value)(_clean(item) for item in value)
+    if isinstance(value, Mapping):
+        return {key: _clean(item) for key, item in value.items()}
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    before = {field.name: getattr(value, field.name) for field in fields(value)}
+    changed = {name: new for name, old in before.items() if (new := _clean(old)) != old}
+    return replace(value, **changed) if changed else value

@@ -1,0 +1,89 @@
+"""A folder as git sees it: what differs from the last commit, and what no commit and no snapshot holds."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from untildone.core.diffs import Difference
+from untildone.core.findings import FileChange, Finding
+from untildone.core.policy import RunSpec
+from untildone.git.changes import guarded_changes
+from untildone.git.difference import difference
+from untildone.git.leaks import committed_secrets
+from untildone.git.repository import Repository
+from untildone.git.status import STATUS, Status, parse_status, stamp_all, tree_state
+from untildone.git.unfit import find_unfit
+from untildone.ports import TreeState
+
+_STAMPED_AT_ONCE = 500
+_REMEMBERED = 4
+
+
+class GitFolder:
+    """Looks at a tree and its commits, and remembers what it saw."""
+
+    def __init__(self, spec: RunSpec, repository: Repository) -> None:
+        self._spec = spec
+        self._repository = repository
+        self._top = os.fsencode(repository.top)
+        self._notes = self._in_tree(spec.notes_file)
+        self._seen: dict[str, dict[bytes, str]] = {}
+
+    async def changes(self, start: str, commit: str, wanted: Callable[[str], bool]) -> list[FileChange]:
+        """How the wanted files differ."""
+        return await guarded_changes(self._repository, start, commit, wanted)
+
+    async def difference(self, before: str, after: str) -> Difference:
+        """How the trees of two commits differ."""
+        return await difference(self._repository, before, after)
+
+    async def leaks(self, start: str, commit: str, waived: Sequence[str] = ()) -> list[Finding]:
+        """Keys and tokens that commits since `start` added."""
+        if self._repository.private:
+            return []
+        return await committed_secrets(self._repository, start, commit, (*self._spec.contract.waive, *waived))
+
+    async def _status(self) -> Status:
+        answer = await self._repository.git(*STATUS)
+        ignore = () if self._notes is None or self._spec.commit_notes else (self._notes,)
+        return parse_status(answer.out, ignore=ignore)
+
+    async def _stamps(self, status: Status) -> dict[bytes, str]:
+        if len(status.paths) <= _STAMPED_AT_ONCE and not status.nested:
+            return stamp_all(self._top, status.paths)
+        return await asyncio.to_thread(stamp_all, self._top, status.paths)
+
+    def _remember(self, status: Status, stamps: dict[bytes, str]) -> TreeState:
+        tree = tree_state(status, stamps, named_branch=not self._repository.private)
+        self._seen[tree.fingerprint] = stamps
+        while len(self._seen) > _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return tree
+
+    async def _left_out(self, status: Status) -> list[bytes]:
+        """What neither a commit nor a snapshot holds."""
+        unfit = await find_unfit(self._repository, await self._stamps(status))
+        return [*self._never_added(status), *unfit.paths]
+
+    def _never_added(self, status: Status) -> list[bytes]:
+        """What `add` must not take: it would take tracked notes, excluded or not."""
+        notes = [] if self._notes is None or self._spec.commit_notes else [self._notes]
+        return [*notes, *status.nested]
+
+    def _given_files(self) -> set[bytes]:
+        """Files the user hands to the run are there on purpose: they are no reason to refuse."""
+        given = (self._spec.task_file, self._spec.knowledge_file, self._spec.notes_file)
+        return {path for name in given if name and (path := self._in_tree(name)) is not None}
+
+    def _in_tree(self, name: str) -> bytes | None:
+        """A path relative to the agent's folder as git writes it, or None when it lies outside of the tree."""
+        place = Path(os.path.normpath(Path(self._spec.cwd).resolve() / name))
+        if not place.is_relative_to(self._repository.top):
+            return None
+        return os.fsencode(place.relative_to(self._repository.top))
+
+
+def committable(status: Status) -> list[bytes]:
+    """A repository inside the repository has its own commits; adding it would only record a dead link."""
+    return [path for path in status.paths if not path.endswith(b"/")]

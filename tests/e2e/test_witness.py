@@ -1,0 +1,155 @@
+"""On the real Claude Code: done is what the loop saw on the commit, whatever the agent says or does to the tests."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.kit import Stage, finished, staged, working
+from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
+
+pytestmark = pytest.mark.claude
+
+CI = ".github/workflows/ci.yml"
+TEST = "tests/test_app.py"
+CI_TEXT = """on: push
+jobs:
+  test:
+    steps:
+      - run: python3 -m unittest discover -s tests -t .
+"""
+TEST_TEXT = """import unittest
+
+import app
+
+
+class TestAnswer(unittest.TestCase):
+    def test_answer(self):
+        self.assertEqual(app.answer(), 42)
+"""
+WHAT_CI_RUNS = f'sh -c "$(sed -n "s/.*run: //p" {CI})"'
+MADE_RIGHT = "sed -i s/41/42/ app.py"
+SKIPPED = f"sed -i '/def test_answer/i \\    @unittest.skip(\"later\")' {TEST}"
+
+
+def acts(command: str, text: str | None = None) -> tuple[Reply, ...]:
+    """An iteration: one command, then a claim or other words."""
+    return (Reply(tools=(ToolCall("Bash", {"command": command}),)), Reply(text=text or finished()))
+
+
+def script(*iterations: tuple[Reply, ...]) -> Scenario:
+    return Scenario(name="witness", iterations=iterations)
+
+
+def run(stage: Stage, check: str, *more: str) -> dict[str, Any]:
+    return stage.result("run", "make it right", "--check", check, "--allowed-tools", "Bash", *more)
+
+
+def verdicts(stage: Stage, run_id: str) -> list[dict[str, Any]]:
+    return [event["event_data"] for event in stage.events(run_id) if event["event_type"] == "iteration.validation"]
+
+
+def blocked(verdict: dict[str, Any]) -> list[tuple[str, str, int | None]]:
+    return [(found["kind"], found["path"], found["line"]) for found in verdict["findings"] if found["blocking"]]
+
+
+def with_tests(stage: Stage) -> None:
+    """A program with a bug, a test that shows it, and CI."""
+    for path, text in {CI: CI_TEXT, TEST: TEST_TEXT, "app.py": "def answer():\n    return 41\n"}.items():
+        (stage.repo / path).parent.mkdir(parents=True, exist_ok=True)
+        (stage.repo / path).write_text(text)
+    (stage.repo / "tests/__init__.py").touch()
+    (stage.repo / ".gitignore").write_text("__pycache__/\n")
+    stage.git("add", ".")
+    stage.git("commit", "-qm", "a program with a bug")
+
+
+def test_claims_from_the_third_iteration_on_are_believed_in_the_seventh(tmp_path: Path) -> None:
+    lies = [acts(f"echo {n} > n.txt", working() if n < 3 else finished()) for n in range(1, 10)]
+    with staged(tmp_path, script(*lies)) as stage:
+        check = 'echo "at $(cat n.txt)"; test "$(cat n.txt)" -ge 7'
+        result = run(stage, check, "-m", "20")
+        assert (result["exit_reason"], result["verified"], result["exit_code"]) == ("validation_passed", True, 0)
+        assert result["attempts"] == 7
+        seen = verdicts(stage, result["run_id"])
+        assert [(verdict["iteration_num"], verdict["passed"]) for verdict in seen] == [
+            (3, False), (4, False), (5, False), (6, False), (7, True)
+        ]  # fmt: skip
+        head = stage.git("rev-parse", "HEAD").strip()
+        (check_seen,) = seen[-1]["checks"]
+        log = Path(check_seen["log"])
+        assert (seen[-1]["commit"], seen[-1]["room"]) == (head, "clean")
+        assert log.name.startswith(head[:12])
+        assert log.read_text().startswith(f"$ {check}\nat 7\n[exit 0, ")
+        brief = stage.untildone("brief", result["run_id"]).stdout
+        assert "**Done and verified: " in brief
+        assert f"at commit `{head}`" in brief
+        assert f"all it printed: `{log}`" in brief
+        assert stage.git("worktree", "list").count("\n") == 1
+
+
+def test_a_check_nobody_can_satisfy_ends_by_the_limit_and_says_not_verified(tmp_path: Path) -> None:
+    with staged(tmp_path, script(acts("echo more >> a.txt"))) as stage:
+        done = stage.untildone("run", "x", "-m", "2", "--check", "false", "--allowed-tools", "Bash", "--name", "vain")
+        assert done.returncode == 3, done.stderr
+        assert "\nnot verified: the checks failed\n" in done.stdout
+        assert "\n**Not verified**: `the checks failed`\n" in stage.untildone("brief", "vain").stdout
+
+
+def test_tests_that_are_deleted_or_skipped_and_edited_ci_are_no_way_to_done_unless_waived(tmp_path: Path) -> None:
+    cheats = (
+        acts(f"rm {TEST}"),
+        acts(f"git checkout -q HEAD~1 -- {TEST} && {SKIPPED}"),
+        acts(f"sed -i '/unittest.skip/d' {TEST} && sed -i 's/run: .*/run: true/' {CI}"),
+        acts("true", finished("The same again.")),
+    )
+    with staged(tmp_path, script(*cheats)) as stage:
+        with_tests(stage)
+        args = ("--check", WHAT_CI_RUNS, "--allowed-tools", "Bash", "-m", "3", "--name", "cheat")
+        done = stage.untildone("run", "make it right", *args)
+        assert done.returncode == 3, done.stderr
+        assert f"\nnot verified: 2 in the way of done: {CI}:5 ci changed, {WHAT_CI_RUNS} tests not run\n" in done.stdout
+        seen = verdicts(stage, "cheat")
+        assert [[check["passed"] for check in verdict["checks"]] for verdict in seen] == [[True]] * 3, "they did pass"
+        assert [blocked(verdict) for verdict in seen] == [
+            [what, ("tests_not_run", WHAT_CI_RUNS, 0)]
+            for what in (("test_deleted", TEST, 0), ("skip_added", TEST, 7), ("ci_changed", CI, 5))
+        ]
+        told = [str(request.body["messages"]) for request in stage.model.requests]
+        assert not any("a test file is gone" in text for text in told[:2])
+        assert any(f"{TEST}: a test file is gone" in text for text in told)
+        assert any(f"{TEST}:7" in text for text in told)
+        brief = stage.untildone("brief", "cheat").stdout
+        assert f"**Not verified**: `2 in the way of done: {CI}:5 ci changed, " in brief
+        assert f"In the way of done:\n\n- `{CI}:5`: " in brief
+        waived = stage.untildone("waive", "cheat", ".github/*", WHAT_CI_RUNS)
+        assert waived.stdout.startswith(f"lets pass  {CI}:5: ci changed"), waived.stderr
+        result = stage.result("resume", "cheat", "--max-runs", "4")
+        assert (result["exit_reason"], result["verified"], result["exit_code"]) == ("validation_passed", True, 0)
+        assert f"Waived by a human:\n\n- `{CI}:5`: " in stage.untildone("brief", "cheat").stdout
+
+
+def test_adding_unit_tests_and_mending_the_program_is_not_hindered(tmp_path: Path) -> None:
+    more = "    def test_again(self):\n        self.assertGreater(app.answer(), 0)\n"
+    work = acts(f"{MADE_RIGHT}; printf '\\n{more}' >> {TEST}; cp {TEST} tests/test_b.py")
+    with staged(tmp_path, script(work)) as stage:
+        with_tests(stage)
+        result = run(stage, WHAT_CI_RUNS, "-m", "3")
+        assert (result["exit_reason"], result["verified"], result["attempts"]) == ("validation_passed", True, 1)
+        brief = stage.untildone("brief", result["run_id"]).stdout
+        assert "Changed, and only reported:" in brief
+        assert "`tests/test_b.py`" in brief
+
+
+def test_what_only_an_uncommitted_file_makes_pass_does_not_pass(tmp_path: Path) -> None:
+    cheat, honest = acts("echo 42 > answer.local"), acts("echo 42 > answer.txt")
+    with staged(tmp_path, script(cheat, honest)) as stage:
+        (stage.repo / ".gitignore").write_text("*.local\n")
+        stage.git("add", ".")
+        stage.git("commit", "-qm", "ignore")
+        result = run(stage, "cat answer.*", "-m", "3")
+        assert (result["exit_reason"], result["verified"], result["attempts"]) == ("validation_passed", True, 2)
+        refused, passed = verdicts(stage, result["run_id"])
+        assert (refused["passed"], passed["passed"]) == (False, True)
+        assert (stage.repo / "answer.local").exists(), "it was there all the time"
+        assert any("only what is committed is there" in str(request.body) for request in stage.model.requests)

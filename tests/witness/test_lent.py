@@ -1,0 +1,52 @@
+"""What the checks borrow from the tree is noticed when it changes."""
+
+import os
+from pathlib import Path
+
+from untildone.core.contract import Contract
+from untildone.core.verdict import lent_findings
+from untildone.witness.lent import Lent
+
+
+def made(tmp_path: Path) -> Lent:
+    for name in ("bin/runner", "lib/a.js", "lib/deep/b.js", "other/c.js", "lib/__pycache__/a.pyc"):
+        place = tmp_path / "tree" / "deps" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("exit 1\n")
+    lent = Lent(tmp_path / "tree", ("deps",), tmp_path / "logs" / "shared.json")
+    lent.remember()
+    return lent
+
+
+def test_nothing_changed_and_caches_do_not_count(tmp_path: Path) -> None:
+    lent = made(tmp_path)
+    (tmp_path / "tree/deps/lib/__pycache__/a.pyc").write_text("other")
+    (tmp_path / "tree/deps/lib/__pycache__/b.pyc").write_text("new")
+    assert lent.changed() == []
+
+
+def test_a_program_is_named_even_if_its_size_and_time_are_the_same(tmp_path: Path) -> None:
+    lent = made(tmp_path)
+    runner = tmp_path / "tree/deps/bin/runner"
+    known = runner.stat()
+    runner.write_text("exit 0\n")
+    os.utime(runner, ns=(known.st_atime_ns, known.st_mtime_ns))
+    assert lent.changed() == ["deps/bin/runner"]
+    lent.remember()
+    assert lent.changed() == ["deps/bin/runner"]
+
+
+def test_what_is_changed_new_or_gone_is_told_by_its_package(tmp_path: Path) -> None:
+    lent = made(tmp_path)
+    deps = tmp_path / "tree/deps"
+    (deps / "lib/deep/b.js").write_text("longer than before\n")
+    (deps / "other/c.js").unlink()
+    (deps / "new.js").symlink_to("lib/a.js")
+    assert lent.changed() == ["deps/lib", "deps/new.js", "deps/other"]
+
+
+def test_it_blocks_under_a_strict_guard_unless_it_is_waived() -> None:
+    strict = Contract(guard="strict", share=("deps",))
+    told = [lent_findings(["deps/x"], contract, let_pass)[0].blocking
+            for contract, let_pass in ((Contract(), ()), (strict, ()), (strict, ("deps",)))]  # fmt: skip
+    assert told == [False, True, False]
