@@ -28,6 +28,8 @@ LAND = "CRASH_LAND"
 """How far the work of the run goes, as in `--land`."""
 REVIEW = "CRASH_REVIEW"
 """When the work is reviewed, as in `--review`."""
+DRIVER = "CRASH_DRIVER"
+"""The process that is to die; between it and git stands the guard."""
 HOOK = "echo called >> ../hooks.txt"
 
 
@@ -113,6 +115,7 @@ async def drive(stage: Path, points: Points, misdeed: str) -> None:
 
 def main(folder: str, die_at: str = "", how: str = "SIGKILL", misdeed: str = "") -> int:
     stage = Path(folder)
+    os.environ[DRIVER] = str(os.getpid())
     points = Points(stage / "passed.txt", die_at, signal.Signals[how])
     try:
         asyncio.run(drive(stage, points, misdeed))

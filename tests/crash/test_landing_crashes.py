@@ -79,10 +79,10 @@ def test_death_around_every_step_of_a_landing(tmp_path: Path) -> None:
 SHIM = """#!/bin/sh
 count=$(($(cat "{counter}") + 1))
 echo $count > "{counter}"
-[ "$count" = "{number}" ] && [ {side} = before ] && kill -9 $PPID && exit 1
+[ "$count" = "{number}" ] && [ {side} = before ] && kill -9 $CRASH_DRIVER && exit 1
 /usr/bin/git "$@"
 code=$?
-[ "$count" = "{number}" ] && [ {side} = after ] && kill -9 $PPID
+[ "$count" = "{number}" ] && [ {side} = after ] && kill -9 $CRASH_DRIVER
 exit $code
 """
 
