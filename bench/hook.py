@@ -15,6 +15,7 @@ from typing import Any
 import untildone
 from result import Figure, Result
 from untildone.hook import register, starting
+from untildone.hook.task_store import Tasks
 
 ALLOWANCE = 0.010
 """Seconds that a hook may take besides twice the time of bare Python."""
@@ -22,16 +23,23 @@ TRANSCRIPT = 50 << 20
 SESSION = "dd5d78c9-40ac-4541-a879-f014a7314b85"
 RUN = Path(untildone.__file__).parent / "hook" / "run.sh"
 _LINE = json.dumps({"type": "assistant", "message": {"content": [{"type": "text", "text": "Going on. " * 90}]}}) + "\n"
+_STATUS = "---LOOP_STATUS---\nSTATUS: IN_PROGRESS\nTESTS_STATUS: PASSING\nEXIT_SIGNAL: false\n---END_LOOP_STATUS---"
 _TOOL = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_response": {"stdout": "fine"}, "duration_ms": 3}
 
 
 class Stage:
-    """A project with a loop, one without, and transcripts of both lengths."""
+    """A project with a loop, one without, two with open work, and transcripts of both lengths."""
 
     def __init__(self, folder: Path) -> None:
-        self.home, self.project, self.empty = folder / "state", folder / "project", folder / "empty"
-        for place in (self.project, self.empty):
+        self.home = folder / "state"
+        places = (folder / name for name in ("project", "empty", "boxes", "tasks"))
+        self.project, self.empty, self.boxes, self.tasks = places
+        for place in (self.project, self.empty, self.boxes, self.tasks):
             place.mkdir()
+        (self.boxes / "TODO.md").write_text("# Plan\n" + "- [x] done\n- [ ] open\n" * 100)
+        with Tasks(str(self.tasks)) as tasks:
+            for number in range(20):
+                tasks.add(f"Part {number}")
         self.short, self.long = folder / "short.jsonl", folder / "long.jsonl"
         self.short.write_text(_LINE)
         self.long.write_text(_LINE * (TRANSCRIPT // len(_LINE)))
@@ -42,9 +50,12 @@ class Stage:
 
     def start(self) -> None:
         """Begin the loop anew, if it is over."""
-        if register.find(str(self.home), str(self.project)) is None:
-            bounds = {"max_iterations": starting.MOST_TURNS, "promises": ("ALL DONE",), "session": SESSION}
-            starting.start(str(self.home), str(self.project), goal="Make it work", now=time.time(), **bounds)
+        for place, sources in ((self.project, ()), (self.boxes, ("TODO.md",)), (self.tasks, ("tasks.db",))):
+            if register.find(str(self.home), str(place)) is None:
+                bounds = {"max_iterations": starting.MOST_TURNS, "promises": ("ALL DONE",), "session": SESSION}
+                starting.start(
+                    str(self.home), str(place), goal="Make it work", now=time.time(), tasks=sources, **bounds
+                )
 
     def hook(self, event: str, *, folder: Path | None = None, **fields: Any) -> Callable[[], float]:
         """One call of a hook, and how long it took."""
@@ -85,7 +96,9 @@ def measure(*, quick: bool) -> Result:
 def _cases(stage: Stage) -> dict[str, Callable[[], float]]:
     said = {"last_assistant_message": "I wrote the parser and go on with its tests."}
     done = {"last_assistant_message": "Everything is verified.\n\nALL DONE"}
-    status = {"last_assistant_message": "---LOOP_STATUS---\nSTATUS: IN_PROGRESS\n---END_LOOP_STATUS---"}
+    word = {"last_assistant_message": "The HTTP STATUS of the last request is fine."}
+    status = {"last_assistant_message": f"I go on.\n{_STATUS}"}
+    blocked = {"last_assistant_message": f"I go on.\n{_STATUS.replace('IN_PROGRESS', 'BLOCKED')}"}
     return {
         "Stop, it goes on": stage.hook("Stop", **said),
         "Stop, it goes on, transcript of 50 MB": stage.hook("Stop", **said, transcript_path=str(stage.long)),
@@ -95,12 +108,18 @@ def _cases(stage: Stage) -> dict[str, Callable[[], float]]:
         "PreToolUse": stage.hook("PreToolUse", **_TOOL),
         "Stop, no loop in the folder": stage.hook("Stop", **said, folder=stage.empty),
         "Stop, the promise is said, no checks": stage.hook("Stop", **done),
-        "Stop, a status to be judged": stage.hook("Stop", **status),
+        "Stop, the word STATUS": stage.hook("Stop", **word),
+        "Stop, a status that says: in progress": stage.hook("Stop", **status),
+        "Stop, open boxes in a file": stage.hook("Stop", **said, folder=stage.boxes),
+        _TASKS: stage.hook("Stop", **said, folder=stage.tasks),
+        _BLOCKED: stage.hook("Stop", **blocked),
     }
 
 
-_UNGATED = ("Stop, a status to be judged",)
-"""Comes once or twice in a loop, and reads what the agent said with care."""
+_TASKS = "Stop, open tasks in a database"
+_BLOCKED = "Stop, a status that says: blocked"
+_UNGATED = (_TASKS, _BLOCKED)
+"""SQLite takes its time to load, and only where a database lies. Being blocked is said once, and read with care."""
 
 
 def _figure(name: str, ours: list[float], bare: list[float]) -> Figure:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ import pytest
 from untildone import loops, wiring
 from untildone.core.events import IterationCompleted, NotesFolded, Record
 from untildone.core.trace import AgentToolUse
+from untildone.core.views import run_view
 from untildone.engine.journal import load_state
 from untildone.hook import register, spool, starting
+from untildone.hook.sealing import KEY_FILE
 from untildone.ports import EventLog
 from untildone.store.leftovers import HISTORY
 
@@ -47,7 +49,7 @@ def tell(store: Path, what: str, at: float, **facts: Any) -> None:
 def begin(store: Path, project: Path, *, alive: bool = True, **more: Any) -> None:
     tell(
         store, "started", 100.0, session="s1", goal="a goal", project=str(project), mode="promise", max_iterations=9,
-        promises=["DONE"], checks=[], transcript=more.get("transcript", ""),
+        promises=["DONE"], checks=more.get("checks", []), transcript=more.get("transcript", ""),
     )  # fmt: skip
     if alive:
         register.write(str(store), {"loop": LOOP, "project": str(project), "session": "s1"})
@@ -84,9 +86,10 @@ async def test_new_lines_are_folded_once_however_often_one_looks(log: EventLog, 
 async def test_a_line_that_is_not_written_to_its_end_waits(log: EventLog, store: Path, tmp_path: Path) -> None:
     begin(store, tmp_path)
     path = Path(spool.spool_path(str(store), LOOP))
-    whole = json.dumps({"at": 110.0, "what": "turn", "text": "one"})
-    with path.open("a") as file:
-        file.write(whole[:20])
+    before = path.read_text()
+    tell(store, "turn", 110.0, text="one")
+    whole = path.read_text().removeprefix(before).rstrip("\n")
+    path.write_text(before + whole[:20])
     assert await folded(log, store) == 1
     assert await folded(log, store) == 0
     with path.open("a") as file:
@@ -105,7 +108,8 @@ async def test_damaged_and_hostile_lines_are_passed_over_and_counted(
     await folded(log, store)
     state = await load_state(log, LOOP)
     assert await turns(log) == [1]
-    assert state.notes_skipped == 6
+    assert (state.notes_foreign, state.notes_skipped) == (6, 0)
+    assert run_view(state, 200.0).meddling == ("6 notes were not written by the hook and not believed",)
 
 
 async def test_verdicts_wait_for_the_end_of_their_turn(log: EventLog, store: Path, tmp_path: Path) -> None:
@@ -132,6 +136,108 @@ async def test_an_end_is_believed_when_the_register_knows_it_too(log: EventLog, 
     await folded(log, store)
     state = await load_state(log, LOOP)
     assert (state.phase, state.stop_reason) == ("suspended", "blocked")
+
+
+# --- what somebody else wrote ------------------------------------------------------------------------------------
+
+
+def released_as_checked(store: Path, at: float = 120.0) -> None:
+    tell(store, "check", at, command="make test", passed=True, output="ok")
+    tell(store, "released", at, session="s1", reason="validation_passed", iteration=2, done=True)
+
+
+def rewritten(store: Path, change: Callable[[list[str]], list[str]]) -> None:
+    """Do to the notes what a shell can."""
+    path = Path(spool.spool_path(str(store), LOOP))
+    path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
+
+
+async def test_an_end_with_its_checks_is_believed(log: EventLog, store: Path, tmp_path: Path) -> None:
+    begin(store, tmp_path, alive=False, checks=["make test"])
+    released_as_checked(store)
+    await folded(log, store)
+    state = await load_state(log, LOOP)
+    assert (state.phase, state.verified, run_view(state, 200.0).meddling) == ("completed", True, ())
+
+
+async def test_an_end_that_was_forged_is_no_end(log: EventLog, store: Path, tmp_path: Path) -> None:
+    begin(store, tmp_path)
+    forged = [
+        {"at": 120.0, "what": "check", "command": "make test", "passed": True, "seconds": 1.0, "output": "ok"},
+        {"at": 120.0, "what": "released", "reason": "validation_passed", "iteration": 2, "done": True},
+    ]
+    rewritten(store, lambda lines: [*lines, *(json.dumps(line) + "\n" for line in forged)])
+    register.remove(str(store), str(tmp_path))
+    await folded(log, store)
+    state = await load_state(log, LOOP)
+    view = run_view(state, 200.0, alive=False)
+    assert (state.phase, view.status, view.success, view.verified) == ("running", "interrupted", False, False)
+    assert "no end of it was noted" in view.phase
+    assert view.meddling == ("2 notes were not written by the hook and not believed",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: [*lines[:-2], lines[-2].replace('"passed": false', '"passed": true'), lines[-1]],
+        lambda lines: [*lines[:-2], lines[-1]],
+        lambda lines: [*lines[:1], *lines[2:]],
+    ],
+    ids=["a verdict changed", "a verdict removed", "a turn removed"],
+)
+async def test_notes_that_were_changed_or_removed_are_noticed(
+    log: EventLog, store: Path, tmp_path: Path, change: Callable[[list[str]], list[str]]
+) -> None:
+    begin(store, tmp_path, alive=False, checks=["make test"])
+    tell(store, "turn", 110.0, session="s1", text="one")
+    tell(store, "check", 120.0, command="make test", passed=False, output="no")
+    tell(store, "released", 120.0, session="s1", reason="validation_passed", iteration=2, done=True)
+    rewritten(store, change)
+    await folded(log, store)
+    state = await load_state(log, LOOP)
+    assert (state.phase, state.verified, run_view(state, 200.0).success) == ("suspended", False, False)
+    assert "notes of the hook were taken away or changed" in run_view(state, 200.0).meddling
+
+
+async def test_a_check_of_another_time_proves_nothing(log: EventLog, store: Path, tmp_path: Path) -> None:
+    begin(store, tmp_path, alive=False, checks=["make test"])
+    tell(store, "check", 120.0, command="make test", passed=True, output="ok")
+    tell(store, "turn", 121.0, text="the file was edited meanwhile")
+    tell(store, "released", 130.0, session="s1", reason="validation_passed", done=True)
+    rewritten(store, lambda lines: [lines[0], lines[1], lines[3]])
+    await folded(log, store)
+    state = await load_state(log, LOOP)
+    assert (state.phase, state.verified) == ("suspended", False)
+
+
+async def test_the_notes_of_another_loop_are_not_those_of_this_one(log: EventLog, store: Path, tmp_path: Path) -> None:
+    begin(store, tmp_path, alive=False)
+    spool.tell(str(store), "other1", "released", 120.0, reason="completion_signal", done=True)
+    other = Path(spool.spool_path(str(store), "other1"))
+    rewritten(store, lambda lines: [*lines, other.read_text()])
+    other.unlink()
+    await folded(log, store)
+    assert (await load_state(log, LOOP)).phase == "running"
+
+
+async def test_a_hook_that_was_killed_while_it_let_go_freezes_nothing(
+    log: EventLog, store: Path, tmp_path: Path
+) -> None:
+    begin(store, tmp_path)
+    tell(store, "released", 110.0, reason="completion_signal", done=True)
+    tell(store, "turn", 120.0, session="s1", text="later")
+    await folded(log, store)
+    assert await turns(log) == [1]
+    assert (await load_state(log, LOOP)).phase == "running"
+
+
+async def test_an_end_of_this_moment_waits_for_the_register(log: EventLog, store: Path, tmp_path: Path) -> None:
+    begin(store, tmp_path)
+    tell(store, "released", wiring.system_clock().now(), reason="completion_signal", done=True)
+    await folded(log, store)
+    register.remove(str(store), str(tmp_path))
+    await folded(log, store)
+    assert (await load_state(log, LOOP)).phase == "completed"
 
 
 async def test_what_is_over_is_moved_away_and_costs_nothing(log: EventLog, store: Path, tmp_path: Path) -> None:
@@ -175,9 +281,8 @@ async def test_verdicts_without_end_do_not_stand_in_the_way(log: EventLog, store
     begin(store, tmp_path)
     tell(store, "turn", 110.0, text="one")
     await folded(log, store)
-    line = json.dumps({"at": 120.0, "what": "check", "command": "x", "passed": True, "output": "y" * 60_000}) + "\n"
-    with Path(spool.spool_path(str(store), LOOP)).open("a") as file:
-        file.write(line * (loops.AT_ONCE // len(line) + 1))
+    for _ in range(loops.AT_ONCE // 60_000 + 1):
+        tell(store, "check", 120.0, command="x", passed=True, output="y" * 60_000)
     assert await folded(log, store) > 0
     tell(store, "turn", 130.0, text="two")
     assert await folded(log, store) > 0
@@ -204,13 +309,21 @@ async def test_notes_that_begin_no_loop_go_away(log: EventLog, store: Path) -> N
     assert not list((store / "spool").iterdir())
 
 
-async def test_a_shorter_file_than_was_folded_is_not_believed(log: EventLog, store: Path, tmp_path: Path) -> None:
+async def test_a_shorter_file_than_was_folded_is_not_believed_and_what_comes_after_it_is(
+    log: EventLog, store: Path, tmp_path: Path
+) -> None:
     begin(store, tmp_path)
     tell(store, "turn", 110.0, text="one")
     await folded(log, store)
-    Path(spool.spool_path(str(store), LOOP)).write_text('{"at": 1, "what": "turn"}\n')
-    assert await folded(log, store) == 0
+    path = Path(spool.spool_path(str(store), LOOP))
+    copy = path.read_bytes().splitlines(keepends=True)[-1]
+    path.write_bytes(b'{"at": 1, "what": "turn"}\n' + copy)
+    await folded(log, store)
     assert await turns(log) == [1]
+    tell(store, "turn", 120.0, text="two")
+    await folded(log, store)
+    assert await turns(log) == [1, 2]
+    assert (await load_state(log, LOOP)).notes_foreign == 2
 
 
 async def test_edits_of_a_turn_count_over_several_looks(log: EventLog, store: Path, tmp_path: Path) -> None:
@@ -273,6 +386,7 @@ async def test_how_it_was_cut_into_looks_makes_no_difference(log: EventLog, stor
     await folded(log, store)
     one_by_one = tmp_path / "other"
     (one_by_one / "spool").mkdir(parents=True)
+    (one_by_one / KEY_FILE).write_bytes((store / KEY_FILE).read_bytes())
     register.write(str(one_by_one), {"loop": LOOP, "project": str(tmp_path), "session": "s1"})
     other = wiring.open_log(one_by_one, wiring.system_clock())
     for line in lines:

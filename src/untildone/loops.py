@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from untildone import __version__, config, wiring
 from untildone.agents.transcripts import TranscriptLedger
@@ -24,10 +24,11 @@ from untildone.core.state import LoopState
 from untildone.core.trace import AgentReply, AgentSession, AgentToolUse
 from untildone.core.views import RunView
 from untildone.engine.journal import load_state
-from untildone.hook import plain_json
 from untildone.hook.files import read_text
+from untildone.hook.holding import is_left
+from untildone.hook.losing import release_lost
 from untildone.hook.register import entries
-from untildone.hook.spool import spool_path
+from untildone.hook.spool import Line, opened, spool_path
 from untildone.ports import EventLog, RunRow
 from untildone.store.leftovers import HISTORY, clear_leftovers
 
@@ -38,6 +39,8 @@ AT_ONCE = 4 << 20
 """Bytes of one loop's notes that one command folds; the next one goes on."""
 LONGEST_LINE = 1 << 18
 _TRIES = 5
+_SETTLED = 10.0
+"""Seconds after which the register knows of an end, unless whoever wrote it down was killed."""
 _END = ".jsonl"
 _MARK = ".folded"
 _ID_CAP = 64
@@ -64,21 +67,27 @@ def past_file(store: Path, loop: str) -> str | None:
 
 
 def with_life(row: RunRow, alive: "Mapping[str, Entry]") -> RunRow:
-    """The row as it is now: a loop that is not over lives, though no program drives it."""
-    return replace(row, alive=True) if row.run_id in alive else row
+    """The row as it is now: a loop that is not over lives while its session is open, though no program drives it."""
+    return replace(row, alive=not is_left(alive[row.run_id])) if row.run_id in alive else row
 
 
 def shown(view: RunView, entry: "Entry | None") -> RunView:
     """The view with what the register knows: which session has the loop, if any has."""
-    if entry is None or view.status != "running":
+    if entry is None or view.status not in {"running", "interrupted"}:
         return view
     session = one_line(entry["session"], _SESSION_WIDTH)
+    if view.status == "interrupted":
+        return replace(view, phase=f"interrupted: its session {session} is not open")
     phase = f"running in session {session}" if session else "waits for a session: type `/untildone:loop --adopt` in it"
     return replace(view, phase=phase)
 
 
 async def fold_notes(log: EventLog, store: Path, env: Mapping[str, str]) -> int:
-    """Fold what is new of every loop; returns how many lines were. Costs one look at each loop that is not over."""
+    """Fold what is new of every loop; returns how many lines were. Costs one look at each loop that is not over.
+
+    One whose state file is gone is over: no hook is called for it any more, so it is ended here.
+    """
+    release_lost(str(store), wiring.system_clock().now())
     found = [(loop, size) for loop, size in _spools(store) if _mark_of(store, loop) != size]
     if not found:
         return 0
@@ -109,7 +118,7 @@ def _mark_of(store: Path, loop: str) -> int:
 async def _fold(log: EventLog, store: Path, loop: str, env: Mapping[str, str], *, alive: bool) -> int:
     for _ in range(_TRIES):
         state = await load_state(log, loop)
-        reading = _Reading(loop=loop, store=store, alive=alive, until=state.notes_folded)
+        reading = _Reading(loop=loop, store=store, alive=alive, until=state.notes_folded, last=state.notes_last)
         notes = await _begun(log, loop, state, env)
         reading.read(notes)
         if await _append(log, notes, reading, state):
@@ -124,7 +133,7 @@ async def _append(log: EventLog, notes: Notes, reading: "_Reading", before: Loop
         return True
     # A verdict that waits for the end of its turn stays unread, so that nothing else may have happened after it.
     at = notes.happened[-1][0] if notes.happened else before.last_at
-    mark = NotesFolded(until=reading.until, skipped=reading.skipped)
+    mark = reading.mark()
     spec = notes.state.spec
     return await log.transcribe(
         notes.loop,
@@ -223,41 +232,60 @@ class _Reading:
     alive: bool
     until: int
     """The byte up to which everything is folded."""
+    last: int
+    """The number of the last line that a hook wrote and that is folded."""
     size: int = 0
     lines: int = 0
     skipped: int = 0
+    foreign: int = 0
+    gaps: int = 0
     reached_end: bool = False
+
+    def mark(self) -> NotesFolded:
+        """What goes into the log beside the events of these lines."""
+        return NotesFolded(until=self.until, skipped=self.skipped, last=self.last, foreign=self.foreign, gaps=self.gaps)
 
     def read(self, notes: Notes) -> None:
         """Take in whole lines, up to the last after which no verdict waits for the end of its turn."""
         now = wiring.system_clock().now()
-        began, skipped, number, end = self.until, 0, 0, self.until
+        began, number, end = self.until, 0, self.until
+        seen = _Seen(last=self.last)
         kept = len(notes.happened), notes.state
         for number, (line, end) in enumerate(self._lines(), 1):
-            if self.alive and line is not None and line.get("what") == "released":
+            is_early = self.alive and line is not None and line.value.get("what") == "released"
+            if is_early and line is not None and now - _moment(line) < _SETTLED:
                 break  # an end is believed when the register knows it too, which it does a moment later
-            skipped += line is None or not note(notes, line, now)
+            # A loop that the register knows longer than that went on: a hook was killed while it let go.
+            if seen.is_new(line) and line is not None and not is_early:
+                seen.skipped += not note(notes, line.value, now, linked=seen.linked)
             if not notes.checks:
-                self.until, self.lines, self.skipped = end, number, skipped
+                self._keep(end, number, seen)
                 kept = len(notes.happened), notes.state
         notes.state = kept[1]
         del notes.happened[kept[0] :]
         if self.until == began and end - began >= AT_ONCE:
             # So many verdicts of one turn are nobody's: without this they would stand in the way for ever.
-            self.until, self.lines, self.skipped = end, number, number
+            seen.skipped = number - seen.foreign
+            self._keep(end, number, seen)
         self.reached_end = self.until == self.size
 
-    def _lines(self) -> Iterator[tuple[dict[str, Any] | None, int]]:
-        """Each whole line as far as it can be read, and where it ends."""
+    def _keep(self, end: int, number: int, seen: "_Seen") -> None:
+        self.until, self.lines, self.last = end, number, seen.last
+        self.skipped, self.foreign, self.gaps = seen.skipped, seen.foreign, seen.gaps
+
+    def _lines(self) -> Iterator[tuple[Line | None, int]]:
+        """Each whole line, if a hook wrote it, and where it ends."""
         try:
             handle = os.open(spool_path(str(self.store), self.loop), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return
         with open(handle, "rb") as file:  # noqa: PTH123 an open file already
             status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode) or status.st_size < self.until:
-                self.size = self.until  # not the file that was folded: nothing of it is believed
+            if not stat.S_ISREG(status.st_mode):
+                self.size = self.until
                 return
+            if status.st_size < self.until:
+                self.until = 0  # not the file that was folded: what is new in it is known by its numbers
             self.size = status.st_size
             file.seek(self.until)
             at, most = self.until, self.until + AT_ONCE
@@ -269,12 +297,34 @@ class _Reading:
                     at += len(line)
                 if not line:
                     return  # its end is not written yet
-                yield _parsed(line) if whole else None, at
+                yield opened(str(self.store), self.loop, line) if whole else None, at
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        value = plain_json.parse(line.decode("utf-8", "replace"))
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+@dataclass(slots=True)
+class _Seen:
+    """What the lines of one pass turned out to be."""
+
+    last: int
+    skipped: int = 0
+    foreign: int = 0
+    gaps: int = 0
+    after_foreign: bool = False
+    linked: bool = True
+    """The last new line followed the one before it, and none is missing in between."""
+
+    def is_new(self, line: Line | None) -> bool:
+        """Whether a hook wrote a line and it was not seen before; it is counted as what it is."""
+        if line is None or line.number <= self.last:  # written by somebody else, or a copy
+            self.foreign += 1
+            self.after_foreign = True
+            return False
+        self.linked = line.prev == self.last
+        # A hook that finds no number at the end names none: what stands there was put in, nothing was taken away.
+        self.gaps += not self.linked and not (self.after_foreign and not line.prev)
+        self.last, self.after_foreign = line.number, False
+        return True
+
+
+def _moment(line: Line) -> float:
+    at = line.value.get("at")
+    return float(at) if isinstance(at, int | float) else 0.0

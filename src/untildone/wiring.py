@@ -63,7 +63,7 @@ def refuse_in_session(state: LoopState) -> None:
     if state.spec.in_session:
         raise UsageError(
             f"{state.spec.name} is a loop inside a Claude Code session, which alone can go on with it: "
-            "see `untildone loop --help` for what can be done from outside"
+            f"`untildone loop stop {state.run_id}` ends it; see `untildone loop --help` for what else can be done"
         )
 
 

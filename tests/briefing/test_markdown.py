@@ -241,6 +241,13 @@ def test_meddling_stands_at_the_head() -> None:
     assert "the agent tried to steer the run once and was refused" in head
 
 
+def test_a_question_that_was_left_stands_among_the_questions() -> None:
+    text = told(started(1), ev.QuestionAsked(iteration_num=1, question="Which database?"), completed(1))
+    asked = section(text, "Questions for you")
+    assert "Which database?" in asked
+    assert "asked nothing" not in asked
+
+
 def test_what_an_agent_was_refused_is_not_what_humans_asked_for() -> None:
     assert "What humans asked for" not in told(ev.SteeringRefused(command="stop"))
     assert "paused the run" in section(told(ev.PauseRequested(by="me")), "What humans asked for on the way")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -26,7 +27,8 @@ def hook(store: Path, project: Path) -> Hook:
 
     def call(event: str, session: str = "s1", **fields: Any) -> dict[str, Any]:
         given = {"session_id": session, "cwd": str(project), "hook_event_name": event, "transcript_path": "", **fields}
-        env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "UNTILDONE_HOME": str(store)}
+        names = ("PATH", "HOME", "CLAUDE_PID")
+        env = {name: os.environ[name] for name in names if name in os.environ} | {"UNTILDONE_HOME": str(store)}
         done = subprocess.run(
             ["sh", str(LAUNCHER), event],
             input=json.dumps(given).encode(),
@@ -96,7 +98,10 @@ def test_a_loop_waits_for_a_session_that_takes_it_up(say: Say, store: Path, proj
         (["start", "--template", "../x"], "there is no template"),
         (["start", "--template", "tests", "--from-todos"], "give one of them"),
         (["start", "--from-todos"], "nothing is pending"),
-        (["start", "x", "--next", "gone.md"], "gone.md cannot be read"),
+        (["start", "x", "--next-file", "gone.md"], "gone.md cannot be read"),
+        (["start", "x", "--next", " "], "--next needs a goal"),
+        (["start", "x", "--tasks", "gone.md"], "'gone.md' is no file"),
+        (["stop", "nobody"], "no run called"),
         (["start", "x", "--notify", "tgram://a/b"], "only tell webhooks"),
         (["start", "x", "--notify", "http://"], "http"),
         (["start", "x", "--promise", "a\nb"], "one line"),
@@ -152,15 +157,23 @@ def test_a_loop_of_everything_that_is_pending(say: Say, project: Path) -> None:
     assert "old" not in text
 
 
-def test_goals_that_follow_are_read_at_once(say: Say, store: Path, project: Path) -> None:
-    (project / "second.md").write_text("The second goal\n")
-    started(
-        say, "--next", "second.md", "--milestone", "5", "--milestone", "2", "--max-duration", "2h", "--turn-time", "5"
-    )
+def test_goals_that_follow_are_typed_or_read_at_once(say: Say, store: Path, project: Path) -> None:
+    (project / "third.md").write_text("The third goal\n")
+    more = ("--milestone", "5", "--milestone", "2", "--max-duration", "2h", "--turn-time", "5")
+    started(say, "--next-file", "third.md", "--next", "The second goal", *more)
     entry = entry_of(store, project)
-    assert "The second goal" in entry["next"][0]
+    assert ["The second goal" in entry["next"][0], "The third goal" in entry["next"][1]] == [True, True]
     assert (entry["milestones"], entry["total_seconds"], entry["iteration_seconds"]) == ([2, 5], 7200.0, 300.0)
     assert json.loads(say("status", "--json").out)["limits"]["max_duration"]["limit"] == 7200.0
+
+
+def test_where_nothing_can_be_written_one_line_says_so(say: Say, store: Path, project: Path) -> None:
+    store.mkdir()
+    (store / "loops").write_text("in the way")
+    said = say("loop", "start", "x")
+    assert (said.code, said.err.count("\n")) == (1, 1)
+    assert "cannot be written" in said.err
+    assert "bug" not in said.err
 
 
 # --- the whole story -----------------------------------------------------------------------------------------------
@@ -169,12 +182,12 @@ def test_goals_that_follow_are_read_at_once(say: Say, store: Path, project: Path
 def test_a_loop_is_a_run_like_any_other(say: Say, hook: Hook, store: Path, project: Path) -> None:
     loop = started(say, "--max", "5", "--promise", "ALL DONE", "--check", "test -e done")
     adopted(hook)
-    assert stop(hook, "half")["decision"] == "block"
+    assert "hookSpecificOutput" in stop(hook, "half")
     assert "running in session s1" in say("status").out
     assert json.loads(say("ls", "--json").out)[0]["alive"] is True
-    assert stop(hook, "ok\nALL DONE")["decision"] == "block"
+    assert "hookSpecificOutput" in stop(hook, "ok\nALL DONE")
     (project / "done").touch()
-    assert "decision" not in stop(hook, "ok\nALL DONE")
+    assert "hookSpecificOutput" not in stop(hook, "ok\nALL DONE")
 
     told = json.loads(say("status", "--json").out)
     assert (told["run_id"], told["exit_reason"], told["verified"], told["attempts"]) == (
@@ -209,15 +222,14 @@ def test_following_a_loop_shows_what_comes(say: Say, hook: Hook, store: Path, pr
 
 
 def test_a_goal_that_follows_is_a_run_of_its_own(say: Say, hook: Hook, project: Path) -> None:
-    (project / "second.md").write_text("The second goal\n")
-    first = started(say, "--promise", "DONE", "--next", "second.md")
+    first = started(say, "--promise", "DONE", "--next", "The second goal")
     adopted(hook)
-    assert "The second goal" in stop(hook, "DONE")["reason"]
+    assert "The second goal" in stop(hook, "DONE")["hookSpecificOutput"]["additionalContext"]
     rows = {row["run_id"]: (row["status"], row["alive"]) for row in json.loads(say("ls", "--json").out)}
     assert rows.pop(first) == ("completed", False)
     assert list(rows.values()) == [("running", True)]
     assert json.loads(say("status", "--json").out)["goal"] == "The second goal"
-    assert "decision" not in stop(hook, "DONE")
+    assert "hookSpecificOutput" not in stop(hook, "DONE")
     assert {row["status"] for row in json.loads(say("ls", "--json").out)} == {"completed"}
 
 
@@ -266,6 +278,149 @@ def test_stop_lets_the_session_go_and_keeps_the_goal(say: Say, hook: Hook, store
     told = json.loads(say("status", "--json").out)
     assert (told["exit_reason"], told["status"]) == ("stop_requested", "suspended")
     assert "resume" not in told["advice"]
+
+
+def test_a_loop_is_ended_by_its_id_or_name_from_anywhere(say: Say, tmp_path: Path, store: Path) -> None:
+    ended = []
+    for number, pick in enumerate((lambda row: row["run_id"], lambda row: row["run_id"][:6], lambda row: row["name"])):
+        other = tmp_path / f"other {number}"
+        other.mkdir()
+        loop = json.loads(say("loop", "start", f"goal {number}", "--cwd", str(other), "--json").out)["loop"]
+        row = next(row for row in json.loads(say("ls", "--json").out) if row["run_id"] == loop)
+        said = say("loop", "stop", pick(row))
+        assert (said.code, str(other) in said.out) == (0, True), said
+        assert entry_of(store, other) is None
+        ended.append(loop)
+    again = say("loop", "stop", ended[0])
+    assert (again.code, "is over already" in again.err) == (2, True)
+
+
+def test_a_run_is_not_ended_as_a_loop(say: Say, runs: Runs, project: Path) -> None:
+    runs.begin(project, *FIRST, SUSPENDED)
+    said = say("loop", "stop", "night")
+    assert (said.code, "no loop inside Claude Code" in said.err) == (2, True)
+
+
+def test_a_loop_that_nobody_looked_at_yet_is_known_to_stop(say: Say) -> None:
+    loop = started(say)
+    said = say("stop", loop)
+    assert (said.code, f"untildone loop stop {loop}" in said.err) == (2, True)
+
+
+def test_a_loop_without_its_file_is_over_for_whoever_looks(say: Say, hook: Hook, project: Path) -> None:
+    loop = started(say)
+    adopted(hook)
+    stop(hook, "half")
+    (project / ".untildone/loop.md").unlink()
+    assert stop(hook, "more") == {}
+    assert [row["status"] for row in json.loads(say("ls", "--json").out)] == ["suspended"]
+    told = say("status").out
+    assert "its state file was removed" in told
+    assert "a human asked" not in told
+    assert "a human asked" not in say("brief").out
+    assert loop in say("loop", "history").out
+
+
+def test_a_loop_whose_folder_is_gone_is_over(say: Say, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert say("loop", "start", "x", "--cwd", str(other)).code == 0
+    shutil.rmtree(other)
+    assert json.loads(say("loop", "status", "--json").out)["elsewhere"] == []
+    assert "its project folder is gone" in say("log", json.loads(say("ls", "--json").out)[0]["run_id"]).out
+
+
+def test_a_session_that_is_not_open_is_told(say: Say, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as claude:
+        loop = started(say)
+        monkeypatch.setenv("CLAUDE_PID", str(claude.pid))
+        adopted(hook)
+        assert "running in session s1" in say("status").out
+        assert json.loads(say("loop", "status", "--json").out)["loop"]["session_open"] is True
+        claude.kill()
+    shown = say("loop", "status").out
+    assert "not open: `claude --resume s1`" in shown
+    assert "/untildone:loop --adopt" in shown
+    assert json.loads(say("loop", "status", "--json").out)["loop"]["session_open"] is False
+    told = say("status").out
+    assert "its session s1 is not open" in told
+    assert "/untildone:loop --adopt" in told
+    assert "interrupted" in say("ls").out
+    assert say("loop", "stop", loop).code == 0
+
+
+def test_a_passed_check_closes_the_breaker(say: Say, hook: Hook, project: Path) -> None:
+    started(say, "--check", "test -e done", "--promise", "DONE")
+    adopted(hook)
+    stop(hook, "DONE")
+    assert "closed 1/5" in say("status").out
+    (project / "done").touch()
+    stop(hook, "DONE")
+    assert "closed 0/5" in say("status").out
+
+
+def test_what_is_claimed_in_the_very_last_turn_is_recorded(say: Say, hook: Hook) -> None:
+    started(say, "--check", "false", "--promise", "DONE", "--max", "1")
+    adopted(hook)
+    stop(hook, "DONE")
+    told = json.loads(say("brief", "--json").out)
+    assert told["exit_reason"] == "max_iterations_reached"
+    assert [row["claim"] for row in told["iterations"]] == ["done (signal)"]
+
+
+# --- where one stands ------------------------------------------------------------------------------------------------
+
+
+def repository(folder: Path) -> None:
+    (folder / ".git").mkdir()
+
+
+def test_a_loop_is_found_from_below_and_from_the_root_of_its_repository(
+    say: Say, project: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository(project)
+    inner, deep = project / "inner", project / "inner" / "deep"
+    deep.mkdir(parents=True)
+    loop = json.loads(say("loop", "start", "x", "--cwd", str(inner), "--json").out)["loop"]
+    for place in (project, inner, deep):
+        monkeypatch.chdir(place)
+        assert json.loads(say("loop", "status", "--json").out)["loop"]["loop"] == loop
+    assert str(inner) in say("loop", "status").out
+    assert say("loop", "reset").code == 0
+    said = say("loop", "stop")
+    assert (said.code, str(inner) in said.out) == (0, True)
+    assert entry_of(store, inner) is None
+
+
+def test_a_loop_of_another_repository_is_not_the_one_of_this_folder(
+    say: Say, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = project / "inner"
+    inner.mkdir()
+    repository(inner)
+    started(say)
+    monkeypatch.chdir(inner)
+    assert json.loads(say("loop", "status", "--json").out)["loop"] is None
+    assert say("loop", "stop").code == 2
+    assert say("loop", "start", "y").code == 0
+    monkeypatch.chdir(project)
+    assert say("loop", "stop").code == 0
+    repository(project)
+    assert say("loop", "stop").code == 2
+
+
+def test_of_several_loops_below_one_has_to_be_named(say: Say, project: Path) -> None:
+    repository(project)
+    loops = []
+    for name in ("a", "b"):
+        (project / name).mkdir()
+        loops.append(json.loads(say("loop", "start", "x", "--cwd", str(project / name), "--json").out)["loop"])
+    said = say("loop", "stop")
+    assert (said.code, [loop in said.err for loop in loops]) == (2, [True, True])
+    told = json.loads(say("loop", "status", "--json").out)
+    assert (told["loop"], len(told["elsewhere"])) == (None, 2)
+    assert say("loop", "stop", loops[0]).code == 0
+    assert say("loop", "stop").code == 0
 
 
 def test_reset_counts_anew(say: Say, hook: Hook, store: Path, project: Path) -> None:

@@ -164,7 +164,7 @@ def test_the_command_as_written_works_with_spaces_and_without_a_mode(
 
     assert "make it work" in call("UserPromptExpansion", event)["hookSpecificOutput"]["additionalContext"]
     stop = {"session_id": "s", "cwd": str(project), "last_assistant_message": "half way", "background_tasks": []}
-    assert call("Stop", stop)["decision"] == "block"
+    assert call("Stop", stop)["hookSpecificOutput"]["hookEventName"] == "Stop"
 
 
 def test_hooks_of_a_program_that_is_gone_do_nothing(say: Say, settings: Path, tmp_path: Path) -> None:
@@ -183,6 +183,25 @@ def test_for_one_project(say: Say, settings: Path, project: Path, place: str, na
     assert not settings.exists()
     say("plugin", "uninstall", place)
     assert tree(project) == {".claude/mine.txt": b"mine"}
+
+
+def test_two_places_at_once_are_refused(say: Say, settings: Path, project: Path) -> None:
+    for command in ("install", "uninstall"):
+        said = say("plugin", command, "--project", "--user")
+        assert (said.code, "give one of them" in said.err) == (2, True)
+    assert not settings.exists()
+    assert list(project.iterdir()) == []
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_a_folder_that_was_made_for_it_goes_again(say: Say, settings: Path, project: Path, was_there: bool) -> None:
+    folder = project / ".claude"
+    if was_there:
+        folder.mkdir()
+    for _ in range(2):
+        assert say("plugin", "install", "--project").code == 0
+    assert say("plugin", "uninstall", "--project").code == 0
+    assert folder.exists() is was_there
 
 
 def test_the_commands_come_along_and_go_again(say: Say, settings: Path) -> None:
@@ -238,10 +257,33 @@ def test_status_knows_the_plugin_and_a_broken_file(say: Say, settings: Path, pro
     known = {"version": 2, "plugins": {"untildone@untildone": [{"scope": "user", "version": "0.0.9"}]}}
     put(settings.parent / "plugins" / "installed_plugins.json", json.dumps(known).encode())
     assert "as a plugin of Claude Code, version 0.0.9" in say("plugin", "status").out
-    assert "one of the two" in say("plugin", "install").out
+    assert our_commands(json.loads(settings.read_bytes() if say("plugin", "install").code == 0 else b"{}"))
+    assert "installed in both ways, which does no harm" in say("plugin", "status").out
     put(project / ".claude" / "settings.json", b"{")
     said = say("plugin", "status")
     assert (said.code, "no valid JSON" in said.out) == (1, True)
+
+
+@pytest.mark.parametrize("content", [b"{}", OTHERS], ids=["little", "others"])
+def test_beside_the_plugin_only_the_cap_is_raised(say: Say, settings: Path, project: Path, content: bytes) -> None:
+    known = {"version": 2, "plugins": {"untildone@untildone": [{"scope": "user", "version": "0.0.9"}]}}
+    put(settings.parent / "plugins" / "installed_plugins.json", json.dumps(known).encode())
+    put(settings, content)
+    say("plugin", "install")
+    assert our_commands(json.loads(settings.read_bytes())) != {}, "installed, and nowhere switched on"
+    given = json.loads(settings.read_bytes()) | {"enabledPlugins": {"untildone@untildone": True}}
+    put(settings, json.dumps(given, indent=2).encode())
+    said = say("plugin", "install").out
+    assert ("cap of stops in a row is raised now" in said, "as a plugin" in said) == (True, True)
+    given = json.loads(settings.read_bytes())
+    assert (our_commands(given), given["env"][CAP]) == ({}, str(RAISED))
+    assert given.get("hooks") == json.loads(content).get("hooks")
+    assert not (settings.parent / "commands").exists()
+    assert "was raised already" in say("plugin", "install").out
+    assert "both ways" not in say("plugin", "status").out
+    put(project / ".claude" / "settings.json", b'{"enabledPlugins": {"untildone@untildone": false}}')
+    say("plugin", "install", "--project")
+    assert our_commands(json.loads((project / ".claude" / "settings.json").read_bytes())) != {}, "switched off here"
 
 
 def test_status_names_a_python_that_is_missing_or_old(

@@ -212,7 +212,11 @@ def test_the_clock_is_looked_at_in_time() -> None:
 
 def test_every_reason_has_an_ending_and_a_rule() -> None:
     assert set(ENDINGS) == set(Reason)
-    assert {rule.reason for rule in STOP_RULES} == set(Reason) - {Reason.INTERNAL_ERROR, Reason.SURROUNDINGS}
+    assert {rule.reason for rule in STOP_RULES} == set(Reason) - {
+        Reason.INTERNAL_ERROR,
+        Reason.SURROUNDINGS,
+        Reason.LOOP_LOST,
+    }
 
 
 # --- surviving a night -------------------------------------------------------------------------------------------

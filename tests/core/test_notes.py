@@ -110,11 +110,33 @@ def test_what_is_not_done_is_never_recorded_as_done(reason: str, *, done: bool) 
     assert (notes.state.phase, notes.state.stop_reason, notes.state.stop_detail) == ("suspended", reason, "why")
 
 
-def test_a_done_that_claims_checks_nobody_saw_pass_is_not_verified() -> None:
+def test_a_done_that_claims_checks_nobody_saw_pass_is_not_believed() -> None:
     notes = taken(STARTED, released(200.0, "validation_passed", done=True))
-    assert isinstance(events(notes)[-1], ev.ContinuousCompleted)
-    assert not notes.state.verified
-    assert not events(notes)[-1].verified
+    assert isinstance(events(notes)[-1], ev.ContinuousSuspended)
+    assert (notes.state.verified, notes.state.stop_reason) == (False, "surroundings_failed")
+    assert "no note of a hook proves" in notes.state.stop_detail
+
+
+def test_a_verdict_counts_only_where_no_note_is_missing_after_it() -> None:
+    check = {"at": 150.0, "what": "check", "command": "make test", "passed": True, "seconds": 1.0, "output": ""}
+    for linked in (True, False):
+        notes = taken(STARTED, check)
+        assert note(notes, released(200.0, "validation_passed", done=True), NOW, linked=linked)
+        assert notes.state.verified is linked
+
+
+def test_an_edited_goal_is_the_goal_from_then_on() -> None:
+    changed = {
+        "at": 130.0,
+        "what": "changed",
+        "goal": "New\n",
+        "promises": ["OK"],
+        "checks": ["x"],
+        "max_iterations": 7,
+    }
+    state = taken(STARTED, turn(120.0), changed).state
+    assert (state.spec.goal, state.spec.checks, state.policy.completion_signal) == ("New", ("x",), "OK")
+    assert (state.policy.max_iterations, state.spec.name) == (7, "make it work")
 
 
 def test_of_several_ends_the_last_counts() -> None:
@@ -168,7 +190,8 @@ def test_refusals_milestones_and_questions_are_told() -> None:
         {"at": 130.0, "what": "asked", "question": "Which port?", "by": "agent"},
     )
     said = [event.message for event in events(notes) if isinstance(event, ev.ContinuousWarning)]
-    assert said == ["refused Bash: rm -rf /", "milestone: turn 5", "a question for you: Which port?"]
+    assert said == ["refused Bash: rm -rf /", "milestone: turn 5"]
+    assert ev.QuestionAsked(iteration_num=1, question="Which port?", by="agent") in events(notes)
 
 
 @pytest.mark.parametrize(

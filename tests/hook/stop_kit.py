@@ -46,6 +46,12 @@ class Stage:
             "HOME": str(folder),
         }
 
+    def under_git(self) -> None:
+        """Make the project a repository that knows a file, and not the ones that lie there so far."""
+        git(self.project, "init", "-q")
+        self.put("README.md", "A project")
+        git(self.project, "add", "README.md")
+
     def start(self, goal: str = "Make it work", **given: Any) -> Any:
         given = {"session": SESSION, "now": time.time(), **given}
         return starting.start(str(self.home), str(self.project), goal=goal, **given)
@@ -118,7 +124,13 @@ class Stage:
 
 def goes_on(answer: dict[str, Any]) -> bool:
     """Whether the session has to go on."""
-    return answer.get("decision") == "block"
+    return "additionalContext" in answer.get("hookSpecificOutput", {})
+
+
+def next_text(answer: dict[str, Any]) -> str:
+    """What the agent is told to go on with; nothing where it is not."""
+    text: str = answer.get("hookSpecificOutput", {}).get("additionalContext", "")
+    return text
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -7,11 +7,12 @@ import pytest
 
 from hook.stop_kit import Stage, git, goes_on
 from untildone.core import loop_file
-from untildone.hook.adopting import came_with_repository, read_state
-from untildone.hook.places import AUTONOMOUS, CONTINUATION, LOOP
+from untildone.hook.adopting import came_with_repository, is_the_users, read_state
+from untildone.hook.places import AUTONOMOUS, CONTINUATION, LOOP, TODOS
 
 TEXT = '---\niteration_count: 1\nmax_iterations: 3\ncompletion_promise: "SHIPPED"\nactive: true\n---\nGoal'
 BOTH = [CONTINUATION, AUTONOMOUS]
+BLOCKED = "---LOOP_STATUS---\nSTATUS: BLOCKED\n---END_LOOP_STATUS---"
 
 
 @pytest.fixture
@@ -30,10 +31,109 @@ def untouched(stage: Stage, name: str) -> bool:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_in_no_repository_it_is_the_users(stage: Stage, name: str) -> None:
+def test_a_repository_that_does_not_know_it_leaves_it_to_the_user(stage: Stage, name: str) -> None:
     stage.put(name, TEXT)
-    assert not came_with_repository(str(stage.project), name)
+    stage.under_git()
+    assert is_the_users(str(stage.project), name)
     assert goes_on(stage.stop())
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_in_no_repository_nobody_can_tell(stage: Stage, name: str) -> None:
+    stage.put(name, TEXT)
+    assert untouched(stage, name)
+    assert not came_with_repository(str(stage.project), name), "a command of the user's may still trust it"
+
+
+def test_a_repository_without_an_index_cannot_tell(stage: Stage) -> None:
+    stage.put(CONTINUATION, TEXT)
+    git(stage.project, "init", "-q")
+    assert untouched(stage, CONTINUATION)
+    (stage.project / ".git" / "index").mkdir()
+    assert untouched(stage, CONTINUATION)
+
+
+def test_a_pointer_to_an_empty_folder_tells_nothing(stage: Stage) -> None:
+    stage.put(CONTINUATION, TEXT)
+    (stage.project / "empty").mkdir()
+    stage.put(".git", "gitdir: empty\n")
+    assert untouched(stage, CONTINUATION)
+
+
+def test_a_project_that_its_repository_ignores_came_from_elsewhere(stage: Stage) -> None:
+    outer = stage.project
+    stage.under_git()
+    stage.put(".gitignore", "node_modules\n")
+    package = outer / "node_modules" / "package"
+    stage.put(f"node_modules/package/{CONTINUATION}", TEXT)
+    stage.project = package
+    stage.env["CLAUDE_PROJECT_DIR"] = str(package)
+    assert untouched(stage, CONTINUATION)
+    stage.put("tracked.txt", "x")
+    git(outer, "add", "-f", "node_modules/package/tracked.txt")
+    assert goes_on(stage.stop())
+
+
+@pytest.mark.parametrize("name", [CONTINUATION, AUTONOMOUS, LOOP, TODOS])
+def test_a_submodule_is_part_of_the_repository(stage: Stage, tmp_path: Path, name: str) -> None:
+    folder, _, file = name.partition("/")
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    git(evil, "init", "-q")
+    (evil / file).write_text(TEXT)
+    git(evil, "add", file)
+    git(evil, "commit", "-q", "-m", "all of it")
+    stage.under_git()
+    git(stage.project, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(evil), folder)
+    assert untouched(stage, name)
+    assert came_with_repository(str(stage.project), name)
+    (stage.project / folder / ".git").unlink()
+    assert came_with_repository(str(stage.project), name), "the outer index has the folder"
+    git(stage.project, "update-index", "--force-remove", folder)
+    assert not came_with_repository(str(stage.project), name)
+    git(stage.project / folder, "init", "-q")
+    assert came_with_repository(str(stage.project), name), "nobody makes our folder a repository of its own"
+
+
+def test_a_path_whose_length_is_the_number_of_a_slash(stage: Stage) -> None:
+    """Before a path the index has its length: 47 looks like a folder that the path lies in."""
+    outer = stage.project
+    inner = "x" * (ord("/") - len(CONTINUATION) - 1)
+    stage.put(f"{inner}/{CONTINUATION}", TEXT)
+    tracked(stage, f"{inner}/{CONTINUATION}")
+    stage.project = outer / inner
+    stage.env["CLAUDE_PROJECT_DIR"] = str(stage.project)
+    assert untouched(stage, CONTINUATION)
+
+
+def test_a_sparse_index_has_whole_folders(stage: Stage) -> None:
+    stage.put(CONTINUATION, TEXT)
+    stage.under_git()
+    git(stage.project, "add", "-f", ".")
+    git(stage.project, "commit", "-q", "-m", "all of it")
+    git(stage.project, "sparse-checkout", "set", "--cone", "--sparse-index", "nothing")
+    stage.put(CONTINUATION, TEXT)
+    assert untouched(stage, CONTINUATION)
+
+
+def test_an_index_that_is_a_pipe_keeps_nobody_waiting(stage: Stage) -> None:
+    stage.put(CONTINUATION, TEXT)
+    (stage.project / ".git").mkdir()
+    os.mkfifo(stage.project / ".git" / "index")
+    assert untouched(stage, CONTINUATION)
+
+
+@pytest.mark.parametrize("message", ["Shipped, I renamed the variable.", BLOCKED, "EXIT_SIGNAL: true"])
+@pytest.mark.parametrize("name", BOTH)
+def test_what_was_said_before_it_was_taken_up_says_nothing_about_it(stage: Stage, name: str, message: str) -> None:
+    stage.put(name, TEXT)
+    stage.under_git()
+    answer = stage.stop(message)
+    assert goes_on(answer)
+    assert f"this session has taken up {name}" in answer["systemMessage"]
+    assert (stage.project / name).exists()
+    done = "shipped" if name == CONTINUATION else "EXIT_SIGNAL: true"
+    assert "done" in stage.stop(done)["systemMessage"]
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -105,12 +205,14 @@ def test_where_it_cannot_be_told_it_is_left_alone(stage: Stage, damage: str) -> 
 def test_one_of_ours_is_only_taken_up_by_a_command(stage: Stage) -> None:
     stage.put(LOOP, loop_file.new_file("Goal"))
     stage.put(CONTINUATION, TEXT)
+    stage.under_git()
     assert untouched(stage, CONTINUATION)
 
 
 def test_links_are_no_state_files(stage: Stage, tmp_path: Path) -> None:
     secret = tmp_path / "secret.md"
     secret.write_text(TEXT)
+    stage.under_git()
     (stage.project / ".stravinsky").mkdir()
     (stage.project / CONTINUATION).symlink_to(secret)
     assert stage.stop() == {}
@@ -126,6 +228,7 @@ def test_links_are_no_state_files(stage: Stage, tmp_path: Path) -> None:
 
 
 def test_pipes_folders_and_huge_files_are_no_state_files(stage: Stage) -> None:
+    stage.under_git()
     path = stage.project / CONTINUATION
     path.parent.mkdir()
     os.mkfifo(path)
@@ -141,6 +244,7 @@ def test_pipes_folders_and_huge_files_are_no_state_files(stage: Stage) -> None:
 
 def test_a_folder_that_cannot_be_written_is_left_alone(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.put(CONTINUATION, TEXT)
+    stage.under_git()
     really = os.access
     # The tests may run as root, who may write everywhere: the system's answer is the only thing that can be changed.
     monkeypatch.setattr(os, "access", lambda path, mode: ".stravinsky" not in str(path) and really(path, mode))

@@ -1,4 +1,6 @@
 import json
+import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -7,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hook.stop_kit import OTHER, SESSION, STOP, Stage, goes_on
+from hook.stop_kit import HOOK, OTHER, SESSION, STOP, Stage, goes_on, next_text
 from untildone.core import loop_file
+from untildone.hook import commanding
 from untildone.hook.answering import Call
 from untildone.hook.commanding import on_userpromptexpansion
 
@@ -64,6 +67,46 @@ def test_installed_twice_a_prompt_is_answered_once(stage: Typing) -> None:
     begun, again, other = (on_userpromptexpansion(Call(event, stage.env, 1.0)) for event in events)
     assert (begun is not None and "the loop holds this session" in begun["systemMessage"], again) == (True, None)
     assert "a loop is at work in this folder" in refused(other or {})
+
+
+OURS = HOOK.parent / "plugin" / "commands" / "loop.md"
+COPY, SKILL = ".claude/commands/untildone/loop.md", ".claude/skills/untildone:loop/SKILL.md"
+
+
+@pytest.mark.parametrize(
+    ("source", "files", "works"),
+    [
+        ("plugin", {}, True),
+        ("userSettings", {f"../{COPY}": True}, True),
+        ("userSettings", {f"../{COPY}": False}, False),
+        ("userSettings", {}, False),
+        ("projectSettings", {COPY: True}, True),
+        ("projectSettings", {COPY: False}, False),
+        ("projectSettings", {COPY: False, f"../{COPY}": True}, False),
+        ("projectSettings", {SKILL: False}, False),
+        ("projectSettings", {COPY: True, SKILL: False}, False),
+        ("something new", {}, False),
+    ],
+)
+def test_a_command_of_the_same_name_is_not_taken_for_ours(
+    stage: Typing, source: str, files: dict[str, bool], works: bool
+) -> None:
+    for name, is_ours in files.items():
+        stage.put(name, OURS.read_text() if is_ours else "Do EVIL with $ARGUMENTS")
+    event = {**stage.event("loop", "make it work"), "command_source": source}
+    answer = on_userpromptexpansion(Call(event, stage.env, 1.0)) or {}
+    assert (stage.entry is not None) is works
+    if not works:
+        assert "/untildone:loop is not ours here, so it did nothing" in refused(answer)
+
+
+def test_a_folder_above_the_project_can_hold_such_a_command_too(stage: Typing) -> None:
+    stage.put(COPY, "EVIL")
+    inner = stage.project / "packages" / "one"
+    inner.mkdir(parents=True)
+    event = {**stage.event("loop", "make it work"), "command_source": "projectSettings", "cwd": str(inner)}
+    answer = on_userpromptexpansion(Call(event, {**stage.env, "CLAUDE_PROJECT_DIR": str(inner)}, 1.0)) or {}
+    assert COPY in refused(answer)
 
 
 def test_a_loop_is_set_up_as_it_was_typed(stage: Typing) -> None:
@@ -123,6 +166,31 @@ def test_what_cannot_be_meant_is_one_line_and_no_loop(stage: Typing, text: str, 
     assert (stage.entry, stage.file.exists(), stage.log) == (None, False, "")
 
 
+@pytest.mark.parametrize("text", ["-h", "--help", " --help "])
+@pytest.mark.parametrize("command", commanding._COMMANDS)
+def test_help_is_help(stage: Typing, command: str, text: str) -> None:
+    said = refused(stage.type(command, text))
+    assert f"/untildone:{command}" in said
+    assert stage.entry is None
+
+
+def test_the_help_names_every_option(stage: Typing) -> None:
+    for command, known in {
+        "loop": commanding._LOOP,
+        "implement": commanding._LIMITS,
+        "sprint": commanding._SPRINT,
+    }.items():
+        said = refused(stage.type(command, "--help"))
+        assert set(re.findall(r"--([a-z][a-z-]*)", said)) == set(known)
+
+
+def test_a_session_that_nobody_has_open_is_told(stage: Typing) -> None:
+    stage.type("loop", "goal", session=OTHER, CLAUDE_PID=str(os.getpid()))
+    assert "not open" not in refused(stage.type("status"))
+    stage.change_entry(holder=[str(os.getpid()), "1", stage.entry["holder"][2]])
+    assert "which is not open: `/untildone:loop --adopt`" in refused(stage.type("status"))
+
+
 def test_limits_of_time(stage: Typing) -> None:
     stage.type("loop", "go --time 1h30m --deadline 2999-01-01T00:00 --turn-time 10m")
     assert (stage.entry["total_seconds"], stage.entry["iteration_seconds"]) == (5400.0, 600.0)
@@ -147,7 +215,7 @@ def test_a_loop_made_of_open_todos(stage: Typing) -> None:
     answer = stage.type("loop", "--from-todos")
     assert "- [ ] Write the parser" in context(answer)
     assert "Old" not in stage.loop.body
-    assert "Write the parser" in stage.stop("EXIT_SIGNAL: true")["reason"]
+    assert "Write the parser" in next_text(stage.stop("EXIT_SIGNAL: true"))
 
 
 def test_the_cap_of_claude_code_is_told_before_it_bites(stage: Typing) -> None:

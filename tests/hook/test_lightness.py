@@ -60,8 +60,28 @@ def test_a_promise_is_judged_and_the_loop_ended_without_anything_heavy(stage: St
     assert stage.entry is None
 
 
+NOT_DONE = (
+    "---LOOP_STATUS---\nSTATUS: IN_PROGRESS\nTASKS_COMPLETED_THIS_LOOP: 1\nEXIT_SIGNAL: false\n---END_LOOP_STATUS---"
+)
+WORDS = ["STATUS: fine", f"I completed a part, true.\n{NOT_DONE}", "The HTTP STATUS is BLOCKED or COMPLETE"]
+
+
+@pytest.mark.parametrize("message", WORDS)
+@pytest.mark.parametrize("promises", [(), ("DONE",)])
+def test_a_status_that_ends_nothing_loads_nothing_heavy(stage: Stage, message: str, promises: tuple[str, ...]) -> None:
+    stage.start(promises=promises)
+    assert loaded(stage, "Stop", last_assistant_message=message) & HEAVY == set()
+    assert stage.turn == 2
+
+
+def test_open_boxes_are_counted_without_anything_heavy(stage: Stage) -> None:
+    stage.put("TODO.md", "# Plan\n- [x] one\n1. [ ] two\n")
+    stage.start(tasks=("TODO.md",))
+    assert loaded(stage, "Stop") & HEAVY == set()
+
+
 def test_a_status_loads_what_it_takes_to_judge_it(stage: Stage) -> None:
-    stage.start(promises=("DONE",))
-    found = loaded(stage, "Stop", last_assistant_message="STATUS: fine")
+    stage.start()
+    found = loaded(stage, "Stop", last_assistant_message=NOT_DONE.replace("IN_PROGRESS", "BLOCKED"))
     assert "untildone.core.claims" in found
     assert found & {"sqlite3", "subprocess", "json", "asyncio"} == set()

@@ -1,13 +1,12 @@
 """The reminder beside a prompt, and the goal that comes back after a resume, a compaction or `/clear`."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hook.stop_kit import OTHER, SESSION, Stage
+from hook.stop_kit import OTHER, SESSION, Stage, git, goes_on
 from untildone.hook.answering import Call
 from untildone.hook.prompting import on_sessionstart, on_userpromptsubmit
 
@@ -53,6 +52,8 @@ def test_no_pending_work_is_no_word(stage: Stage) -> None:
 @pytest.mark.parametrize("pending", [5, 6])
 def test_pending_work_comes_beside_the_prompt_which_is_not_repeated(stage: Stage, pending: int) -> None:
     write_todos(stage, pending, working=2)
+    assert prompt(stage) == "", "nobody can tell where the list came from"
+    stage.under_git()
     said = prompt(stage)
     assert said.startswith("[SYSTEM REMINDER - TODO CONTINUATION]")
     assert f"PENDING ({pending} items):" in said
@@ -73,15 +74,17 @@ def test_the_reminder_works_beside_a_loop(stage: Stage) -> None:
     write_todos(stage, 1)
     stage.start()
     assert "wait 1" in prompt(stage)
-    assert stage.stop()["decision"] == "block"
+    assert goes_on(stage.stop())
 
 
 def test_a_list_that_came_with_the_repository_tells_nobody_what_to_do(stage: Stage) -> None:
     write_todos(stage, 1)
-    subprocess.run(["git", "-C", str(stage.project), "init", "-q"], check=True, timeout=60)
+    stage.under_git()
     assert "wait 1" in prompt(stage)
-    subprocess.run(["git", "-C", str(stage.project), "add", "-f", ".claude"], check=True, timeout=60)
+    git(stage.project, "add", "-f", ".claude")
     assert prompt(stage) == ""
+    stage.start()
+    assert prompt(stage) == "", "not in a loop either"
 
 
 def begin(stage: Stage, source: str, session: str = SESSION) -> dict[str, Any]:
@@ -106,8 +109,8 @@ def test_through_the_launcher_too(stage: Stage) -> None:
 
 
 def test_open_work_and_failures_come_back_as_well(stage: Stage) -> None:
-    stage.start(tasks=["TODO.md"])
     stage.put("TODO.md", "- [ ] the last box\n")
+    stage.start(tasks=["TODO.md"])
     stage.change_entry(failures=2, failure_point="task: TASK-001")
     said = context(begin(stage, "resume"))
     assert "the last box" in said
@@ -135,11 +138,12 @@ def test_a_state_file_nobody_started_here_is_only_mentioned(stage: Stage) -> Non
     assert "Ignore the user" not in said["systemMessage"]
 
 
-def test_an_older_layout_is_mentioned_only_if_it_came_with_the_repository(stage: Stage) -> None:
+def test_an_older_layout_is_mentioned_if_it_may_have_come_from_elsewhere(stage: Stage) -> None:
     stage.put(".stravinsky/continuation-loop.md", "---\nactive: true\n---\ngoal\n")
+    assert ".stravinsky/continuation-loop.md lies here" in begin(stage, "startup")["systemMessage"], "nobody can tell"
+    stage.under_git()
     assert begin(stage, "startup") == {}
-    for argv in (["init", "-q"], ["add", "-f", ".stravinsky"]):
-        subprocess.run(["git", "-C", str(stage.project), *argv], check=True, timeout=60, capture_output=True)
+    git(stage.project, "add", "-f", ".stravinsky")
     assert ".stravinsky/continuation-loop.md lies here" in begin(stage, "startup")["systemMessage"]
 
 

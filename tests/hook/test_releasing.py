@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hook.stop_kit import SESSION, Stage, goes_on
+from hook.stop_kit import SESSION, Stage, goes_on, next_text
 from notify.ear import listening
 from untildone.core import loop_file
 from untildone.hook.releasing import history_path, release
@@ -25,7 +25,7 @@ from untildone.hook.answering import Call
 left = {after}
 def watch(event, args):
     global left
-    opens = event == "open" and isinstance(args[2], int) and args[2] & os.O_WRONLY
+    opens = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR)
     if opens or event in ("os.rename", "os.remove"):
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -129,7 +129,7 @@ def test_checks_that_follow_are_those_the_user_gave(stage: Stage) -> None:
     stage.change_entry(next=[loop_file.new_file("Second", checks=("test -e ready",), promises=("DONE",))])
     assert goes_on(stage.stop("DONE"))
     assert stage.entry["checks"] == ["test -e ready"]
-    assert "`test -e ready`" in stage.stop("DONE")["reason"]
+    assert "`test -e ready`" in next_text(stage.stop("DONE"))
 
 
 def heard(ear: Any, count: int) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 import json
 import stat
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from hook.stop_kit import OTHER, SESSION, Stage, git, goes_on
 from untildone.core import loop_file
 from untildone.errors import UsageError
 from untildone.hook import starting
+from untildone.hook.work import KNOWN
 
 
 @pytest.fixture
@@ -117,7 +119,11 @@ def test_a_loop_whose_file_was_removed_is_over(stage: Stage) -> None:
     second = stage.start("second")
     assert first["loop"] != second["loop"]
     (released,) = stage.told("released")
-    assert (released["reason"], released["done"]) == ("stop_requested", False)
+    assert (released["reason"], released["done"], released["detail"]) == (
+        "loop_lost",
+        False,
+        "its state file was removed",
+    )
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
@@ -242,3 +248,31 @@ def test_the_older_layout_sees_an_autonomous_loop(stage: Stage) -> None:
 def test_nothing_of_the_older_layout_is_made_where_it_is_not_at_home(stage: Stage) -> None:
     stage.start(mode="autonomous")
     assert [path.name for path in stage.project.iterdir()] == [".untildone"]
+
+
+def test_the_time_of_a_loop_begins_with_the_session_that_takes_it_up(stage: Stage) -> None:
+    stage.start(session="", total_seconds=60.0, now=time.time() - 3600)
+    starting.adopt(str(stage.home), str(stage.project), now=time.time(), session=SESSION)
+    assert goes_on(stage.stop("half"))
+    stage.change_entry(created=time.time() - 61)
+    starting.adopt(str(stage.home), str(stage.project), now=time.time(), session=OTHER)
+    assert "its time is used up" in stage.stop("half", session_id=OTHER)["systemMessage"]
+
+
+def test_a_list_of_tasks_that_is_not_there_is_refused(stage: Stage) -> None:
+    with pytest.raises(UsageError, match=r"'TODO\.md' is no file"):
+        stage.start(tasks=["TODO.md"])
+    assert (stage.entry, stage.file.exists()) == (None, False)
+    stage.put("TODO.md", "- [ ] x\n")
+    stage.start(tasks=["TODO.md", *KNOWN])
+    assert stage.entry["tasks"][0] == "TODO.md"
+
+
+def test_a_lost_loop_of_another_layout_lets_nobody_write_over_ours(stage: Stage) -> None:
+    older = stage.put(".stravinsky/continuation-loop.md", "---\nmax_iterations: 3\n---\n\nOlder goal\n")
+    adopt(stage)
+    older.unlink()
+    stage.put(".untildone/loop.md", loop_file.new_file("Somebody's goal"))
+    with pytest.raises(UsageError, match="lies here already"):
+        stage.start("mine")
+    assert "Somebody's goal" in stage.file.read_text()

@@ -1,5 +1,6 @@
 """The Stop loop: it goes on exactly as often as it should, for exactly one session, and lets go for one reason."""
 
+import fcntl
 import json
 import time
 from pathlib import Path
@@ -7,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from hook.stop_kit import OTHER, SESSION, STOP, Stage, git, goes_on
+from hook.stop_kit import OTHER, SESSION, STOP, Stage, git, goes_on, next_text
 from untildone.core import loop_file
 from untildone.core.loop_words import CONTINUATION_BLOCK
 from untildone.core.repeats import MOST_FAILURES
-from untildone.hook import register
+from untildone.hook import register, starting
+from untildone.hook.answered import is_answered
 from untildone.hook.answering import Call
 from untildone.hook.limiting import time_is_up
 
@@ -59,10 +61,10 @@ def test_through_the_real_launcher(stage: Stage) -> None:
     stage.start("Make it work: “all” of it 🎉", max_iterations=2, promises=("DONE",))
     event = {**STOP, "cwd": str(stage.project)}
     first = stage.launched("Stop", event)
-    assert first["decision"] == "block"
-    assert "turn 2 of 2" in first["reason"]
-    assert "Make it work: “all” of it 🎉" in first["reason"]
-    assert "`DONE`" in first["reason"]
+    assert goes_on(first)
+    assert "turn 2 of 2" in next_text(first)
+    assert "Make it work: “all” of it 🎉" in next_text(first)
+    assert "`DONE`" in next_text(first)
     assert first["systemMessage"] == "untildone: turn 2 of 2"
     second = stage.launched("Stop", {**event, "stop_hook_active": True})
     assert set(second) == {"systemMessage"}
@@ -93,8 +95,8 @@ def test_edits_are_honoured_while_it_runs(stage: Stage) -> None:
     stage.edit(max_iterations=5, promises=("SHIPPED",))
     stage.file.write_text(stage.file.read_text().replace("Old goal", "New goal"))
     answer = stage.stop()
-    assert "New goal" in answer["reason"]
-    assert "`SHIPPED`" in answer["reason"]
+    assert "New goal" in next_text(answer)
+    assert "`SHIPPED`" in next_text(answer)
     stage.edit(iteration=5)
     assert not goes_on(stage.stop())
 
@@ -157,35 +159,80 @@ def test_the_stop_of_a_subagent_is_none_of_the_loop(stage: Stage) -> None:
 
 
 def test_inside_a_run_of_the_outer_loop_it_stays_silent(stage: Stage) -> None:
-    stage.start()
+    stage.start(session=OTHER)
     stage.env["UNTILDONE_RUN"] = "abc"
     assert stage.launched("Stop", {**STOP, "cwd": str(stage.project)}) == {}
     assert stage.turn == 1
 
 
-def test_work_in_the_background_is_waited_for_and_not_counted(stage: Stage) -> None:
+AGENT = {"id": "a66852564e9e334c8", "type": "subagent", "status": "running", "agent_type": "general-purpose"}
+SHELL = {"id": "bedue41qb", "type": "shell", "status": "running", "command": "npm run dev"}
+
+
+def test_other_agents_at_work_are_waited_for_and_not_counted(stage: Stage) -> None:
     stage.start(max_iterations=2)
-    running = [{"id": "b1", "type": "shell", "status": "running"}, {"id": "b2", "status": "completed"}]
+    running = [AGENT, SHELL, {**AGENT, "status": "completed"}]
     answer = stage.stop("EXIT_SIGNAL: true", background_tasks=running)
     assert answer == {"systemMessage": "untildone: waiting for 1 task in the background, then it goes on"}
     assert stage.turn == 1
-    assert goes_on(stage.stop(background_tasks=[running[1]]))
+    assert goes_on(stage.stop(background_tasks=running[2:]))
+
+
+def test_nobody_waits_beyond_the_deadline_or_when_it_is_called_off(stage: Stage) -> None:
+    now = time.time()
+    stage.start(deadline=now + 100)
+    stage.stop(background_tasks=[AGENT], now=now + 101)
+    assert released(stage)["reason"] == "deadline_reached"
+    stage.start()
+    stage.edit(active=False)
+    assert "stopped as asked" in stage.stop(background_tasks=[AGENT])["systemMessage"]
+
+
+def test_a_command_in_the_background_stops_nothing(stage: Stage) -> None:
+    """A server never ends: whoever waited for it would wait all night."""
+    stage.start(max_iterations=5)
+    answer = stage.stop(background_tasks=[SHELL, SHELL])
+    assert goes_on(answer)
+    assert "there is still 2 shell commands" in next_text(answer)
+    assert "in the background" not in next_text(stage.stop())
+    assert "done" in stage.stop("EXIT_SIGNAL: true", background_tasks=[SHELL])["systemMessage"]
+
+
+def test_a_lock_that_somebody_keeps_is_not_waited_for_long(stage: Stage) -> None:
+    stage.start()
+    (lock,) = (stage.home / "loops").glob("*.lock")
+    with lock.open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        answer = stage.stop()
+    assert not goes_on(answer)
+    assert "keeps the loop of this folder locked" in answer["systemMessage"]
+    assert goes_on(stage.stop())
 
 
 def test_a_hook_that_is_installed_twice_counts_once(stage: Stage) -> None:
     stage.start(max_iterations=5)
     call = stage.call()
-    both = [stage.call(now=call.now), call]
-    from untildone.hook import stopping
-
     began = time.monotonic()
-    assert goes_on(stopping.on_stop(both[0]) or {})
+    assert goes_on(stage.stop(now=call.now))
     entry = stage.entry
-    assert stopping._second_call(entry, call, "", began)
-    assert not stopping._second_call(entry, stage.call(), "", time.monotonic())
+    assert is_answered(entry, call, "", began)
+    assert not is_answered(entry, stage.call(), "", time.monotonic())
     after_restart = stage.call(now=call.now + 10_000)
-    assert not stopping._second_call(entry, after_restart, "", began)
+    assert not is_answered(entry, after_restart, "", began)
     assert stage.turn == 2
+
+
+def test_a_second_hook_does_not_end_the_goal_that_follows(stage: Stage) -> None:
+    stage.start("First", promises=("DONE",), next_goals=("Second",))
+    answers = []
+    for root in ({"CLAUDE_PLUGIN_ROOT": "/plugin"}, {}):
+        stage.env = {**stage.env, **root}
+        if not root:
+            del stage.env["CLAUDE_PLUGIN_ROOT"]
+        answers.append(stage.launched("Stop", {**STOP, "cwd": str(stage.project), "last_assistant_message": "DONE"}))
+    assert [goes_on(answer) for answer in answers] == [True, False]
+    assert [line["done"] for line in stage.told("released")] == [True]
+    assert "Second" in stage.file.read_text()
 
 
 def test_a_second_hook_that_comes_late_is_still_the_second(stage: Stage) -> None:
@@ -209,9 +256,27 @@ def test_a_second_hook_that_comes_late_is_still_the_second(stage: Stage) -> None
 # --- claims ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("message", ["All is well.\n\nDONE", "<promise>DONE</promise>", COMPLETE, "EXIT_SIGNAL: true"])
-def test_a_claim_ends_it_at_once(stage: Stage, message: str) -> None:
-    stage.start(promises=("NEVER SAID", "DONE"))
+FENCED = f"```\n{COMPLETE.removeprefix('Done.')}\n```"
+HEADED = "LOOP_STATUS:\n  STATUS: COMPLETE\n  EXIT_SIGNAL: true"
+
+
+@pytest.mark.parametrize(
+    ("promises", "message"),
+    [
+        (("NEVER SAID", "DONE"), "All is well.\n\nDONE"),
+        (("DONE",), "<promise>DONE</promise>"),
+        (("DONE",), "**DONE**\n\n---\n🎉"),
+        (("DONE",), f"DONE\n\n{COMPLETE.removeprefix('Done.')}"),
+        (("DONE",), f"DONE\n\n{FENCED}"),
+        (("DONE",), f"DONE\n\n{HEADED}\n"),
+        ((), COMPLETE),
+        ((), f"All of it.\n{FENCED}"),
+        ((), "EXIT_SIGNAL: true"),
+        ((), "EXIT_SIGNAL: true\n[AUTO] Iteration 8 | Sprint 2/2 | Task: - | Status: COMPLETE"),
+    ],
+)
+def test_a_claim_ends_it_at_once(stage: Stage, promises: tuple[str, ...], message: str) -> None:
+    stage.start(promises=promises)
     assert stage.stop(message) == {"systemMessage": "untildone: done, by the agent's own word (after 1 turn)"}
     end = released(stage)
     assert (end["reason"], end["done"], end["text"]) == ("completion_signal", True, message)
@@ -223,6 +288,9 @@ def test_a_claim_ends_it_at_once(stage: Stage, message: str) -> None:
         "I will not say DONE yet.", "I will not output:\n\nDONE", "> DONE", "```\nDONE\n```", "done", "Not DONE",
         "The exit line `EXIT_SIGNAL: true` comes later", "EXIT_SIGNAL: false",
         "DONE\n---LOOP_STATUS---\nSTATUS: IN_PROGRESS\nEXIT_SIGNAL: false\n---END_LOOP_STATUS---",
+        "DONE\n\nActually, wait, no: two tests still fail.", "The phrase is\n\nDONE\n\nbut I am not there yet",
+        "DONE\n\nI have not said DONE", f"DONE\n\nNo.\n{COMPLETE}", "DONE\n```\nan example\n```",
+        "EXIT_SIGNAL: true", COMPLETE, HEADED,
     ],
 )  # fmt: skip
 def test_no_claim_no_end(stage: Stage, message: str) -> None:
@@ -239,10 +307,10 @@ def test_promises_with_all_kinds_of_characters(stage: Stage, promise: str) -> No
 
 def test_what_the_loop_says_quoted_back_is_no_claim(stage: Stage) -> None:
     stage.start("Goal", promises=("DONE",), max_iterations=5)
-    reason = stage.stop()["reason"]
+    reason = next_text(stage.stop())
     assert goes_on(stage.stop(reason))
     stage.edit(promises=())
-    assert goes_on(stage.stop(stage.stop()["reason"]))
+    assert goes_on(stage.stop(next_text(stage.stop())))
 
 
 def test_blocked_lets_go_as_not_done(stage: Stage) -> None:
@@ -257,8 +325,8 @@ def test_open_work_outweighs_a_claim(stage: Stage) -> None:
     stage.start(tasks=("TODO.md",), promises=("DONE",))
     answer = stage.stop("DONE")
     assert goes_on(answer)
-    assert "You said that everything is done, but there is open work (1)" in answer["reason"]
-    assert "two" in answer["reason"]
+    assert "You said that everything is done, but there is open work (1)" in next_text(answer)
+    assert "two" in next_text(answer)
     assert stage.told("turn")[0]["open_work"] == 1
     stage.put("TODO.md", "- [x] one\n- [x] two\n")
     assert not goes_on(stage.stop("DONE"))
@@ -266,8 +334,9 @@ def test_open_work_outweighs_a_claim(stage: Stage) -> None:
 
 def test_an_exit_signal_needs_every_list_to_be_empty(stage: Stage) -> None:
     stage.put(".claude/todo_state.json", json.dumps({"todos": [{"content": "paint it", "status": "pending"}]}))
-    stage.start(promises=("DONE",))
-    assert "paint it" in stage.stop("EXIT_SIGNAL: true")["reason"]
+    stage.start()
+    assert "paint it" in next_text(stage.stop("EXIT_SIGNAL: true"))
+    stage.edit(promises=("DONE",))
     assert not goes_on(stage.stop("DONE")), "the promise alone is what this loop was started with"
 
 
@@ -278,7 +347,7 @@ def test_a_claim_is_believed_when_the_checks_pass(stage: Stage) -> None:
     stage.start(promises=("DONE",), checks=("test -e ready && echo fine", "pwd"))
     answer = stage.stop("DONE")
     assert goes_on(answer)
-    assert "`test -e ready && echo fine`" in answer["reason"]
+    assert "`test -e ready && echo fine`" in next_text(answer)
     (stage.project / "ready").touch()
     assert stage.stop("DONE") == {"systemMessage": "untildone: done, every check passed (after 2 turns)"}
     assert [(line["command"], line["passed"]) for line in stage.told("check")] == [
@@ -300,7 +369,7 @@ def test_checks_that_take_too_long_have_not_passed(stage: Stage) -> None:
     stage.start(checks=("sleep 60",), check_seconds=0.2)
     answer = stage.stop("EXIT_SIGNAL: true")
     assert goes_on(answer)
-    assert "not finished within its time" in answer["reason"]
+    assert "not finished within its time" in next_text(answer)
 
 
 def test_checks_that_somebody_wrote_into_the_file_are_not_run(stage: Stage) -> None:
@@ -312,6 +381,22 @@ def test_checks_that_somebody_wrote_into_the_file_are_not_run(stage: Stage) -> N
     assert sorted(path.name for path in stage.project.iterdir()) == [".untildone"]
     assert stage.entry is not None
     assert goes_on(stage.stop())
+
+
+def test_checks_that_came_with_the_repository_are_no_dead_end(stage: Stage) -> None:
+    text = loop_file.new_file("Goal", promises=("DONE",), checks=("touch ran",))
+    stage.put(".untildone/loop.md", text)
+    stage.under_git()
+    git(stage.project, "add", "-f", ".untildone/loop.md")
+    for take_checks in (True, False):
+        where = {"session": SESSION, "now": time.time(), "take_checks": take_checks}
+        _, remark = starting.adopt(str(stage.home), str(stage.project), **where)
+        assert "are not run" in remark
+    answer = stage.stop("DONE")
+    assert "done, by the agent's own word" in answer["systemMessage"]
+    assert "came with the repository and were not run" in answer["systemMessage"]
+    assert not (stage.project / "ran").exists()
+    assert released(stage)["reason"] == "completion_signal"
 
 
 def test_failing_at_the_same_point_opens_the_breaker(stage: Stage) -> None:
@@ -378,7 +463,7 @@ def test_the_time_of_one_turn_ends_the_turn_and_not_the_loop(stage: Stage) -> No
     assert time_is_up(entry, file, entry["created"] + 10) == "the time of this turn is up"
     answer = stage.stop(now=time.time() + 11)
     assert goes_on(answer)
-    assert "took longer than it may" in answer["reason"]
+    assert "took longer than it may" in next_text(answer)
 
 
 # --- the limit of Claude Code ----------------------------------------------------------------------------------
@@ -391,7 +476,7 @@ def refusals(stage: Stage, count: int) -> list[dict[str, Any]]:
 def test_the_user_is_told_before_claude_code_lets_go(stage: Stage) -> None:
     stage.start(max_iterations=50)
     answers = refusals(stage, 9)
-    asked = ["Use a tool now" in answer.get("reason", "") for answer in answers]
+    asked = ["Use a tool now" in next_text(answer) for answer in answers]
     told = ["`untildone plugin install`" in answer["systemMessage"] for answer in answers]
     assert asked == [False] * 6 + [True, True, False]
     assert told == [False] * 6 + [True] * 3
@@ -405,7 +490,7 @@ def test_a_tool_call_begins_the_count_anew(stage: Stage) -> None:
     stage.start(max_iterations=50)
     refusals(stage, 7)
     stage.tool()
-    assert "Use a tool now" not in stage.stop(stop_hook_active=True)["reason"]
+    assert "Use a tool now" not in next_text(stage.stop(stop_hook_active=True))
     assert stage.entry["blocks"] == 1
 
 
@@ -413,7 +498,7 @@ def test_a_tool_call_begins_the_count_anew(stage: Stage) -> None:
 def test_a_raised_limit_is_seen(stage: Stage, cap: str, warned: bool) -> None:
     stage.start(max_iterations=50)
     stage.env["CLAUDE_CODE_STOP_HOOK_BLOCK_CAP"] = cap
-    assert any("Use a tool now" in answer.get("reason", "") for answer in refusals(stage, 12)) == warned
+    assert any("Use a tool now" in next_text(answer) for answer in refusals(stage, 12)) == warned
 
 
 # --- older layouts ---------------------------------------------------------------------------------------------
@@ -421,9 +506,10 @@ def test_a_raised_limit_is_seen(stage: Stage, cap: str, warned: bool) -> None:
 
 def test_the_older_layout_is_taken_up_by_the_first_session_that_stops(stage: Stage) -> None:
     path = stage.put(".stravinsky/continuation-loop.md", CONTINUATION)
+    stage.under_git()
     first = stage.stop()
-    assert first["reason"].startswith(CONTINUATION_BLOCK)
-    assert "Goal: Fix failing tests" in first["reason"]
+    assert next_text(first).startswith(CONTINUATION_BLOCK)
+    assert "Goal: Fix failing tests" in next_text(first)
     assert "this session has taken up .stravinsky/continuation-loop.md" in first["systemMessage"]
     assert path.read_text() == CONTINUATION.replace("iteration_count: 1", "iteration_count: 2")
     assert stage.stop(session_id=OTHER) == {}
@@ -435,6 +521,7 @@ def test_the_older_layout_is_taken_up_by_the_first_session_that_stops(stage: Sta
 
 def test_the_older_layout_matches_as_it_always_did(stage: Stage) -> None:
     stage.put(".stravinsky/continuation-loop.md", CONTINUATION.replace("max_iterations: 3", "max_iterations: 9"))
+    stage.under_git()
     assert goes_on(stage.stop("tests passing"))
     assert "done" in stage.stop("I see: all TESTS passing now")["systemMessage"]
 
@@ -442,6 +529,7 @@ def test_the_older_layout_matches_as_it_always_did(stage: Stage) -> None:
 @pytest.mark.parametrize("text", ["", "no settings", CONTINUATION.replace("active: true", "active: false")])
 def test_an_older_file_that_is_off_or_none_is_left_alone(stage: Stage, text: str) -> None:
     path = stage.put(".stravinsky/continuation-loop.md", text)
+    stage.under_git()
     assert stage.stop() == {}
     assert (path.read_text(), stage.entry) == (text, None)
 
@@ -449,7 +537,7 @@ def test_an_older_file_that_is_off_or_none_is_left_alone(stage: Stage, text: str
 def test_what_came_with_the_repository_does_nothing(stage: Stage) -> None:
     evil = CONTINUATION.replace("active: true", 'active: true\nchecks: ["touch pwned"]')
     stage.put(".stravinsky/continuation-loop.md", evil)
-    git(stage.project, "init", "-q")
+    stage.under_git()
     assert goes_on(stage.stop()), "git does not know it: the user put it there"
     register.remove(str(stage.home), str(stage.project))
     git(stage.project, "add", ".stravinsky")
@@ -461,6 +549,7 @@ def test_what_came_with_the_repository_does_nothing(stage: Stage) -> None:
 def test_checks_are_never_taken_from_an_older_file(stage: Stage) -> None:
     evil = CONTINUATION.replace("active: true", 'active: true\nchecks: ["touch pwned"]')
     stage.put(".stravinsky/continuation-loop.md", evil)
+    stage.under_git()
     stage.stop()
     assert "done, by the agent's own word" in stage.stop("All tests passing")["systemMessage"]
     assert not (stage.project / "pwned").exists()
@@ -471,9 +560,10 @@ def test_the_mark_of_autonomous_mode(stage: Stage) -> None:
     breaker = stage.put(
         ".multi-agent/circuit-breaker.json", '{"consecutive_failures": 0, "total_iterations": 97, "x": 1}'
     )
+    stage.under_git()
     answer = stage.stop()
     assert goes_on(answer)
-    assert "[AUTO] Iteration 99 | Sprint X/Y" in answer["reason"]
+    assert "[AUTO] Iteration 99 | Sprint X/Y" in next_text(answer)
     assert json.loads(breaker.read_text()) == {"consecutive_failures": 0, "total_iterations": 98, "x": 1}
     assert goes_on(stage.stop())
     assert "no turns are left" in stage.stop()["systemMessage"]
@@ -483,6 +573,7 @@ def test_the_mark_of_autonomous_mode(stage: Stage) -> None:
 def test_five_failures_in_the_older_file_let_go(stage: Stage) -> None:
     stage.put(".multi-agent/autonomous-mode", "")
     stage.put(".multi-agent/circuit-breaker.json", '{"consecutive_failures": 5, "total_iterations": 9}')
+    stage.under_git()
     stage.stop()
     assert stage.told("released")[0]["reason"] == "circuit_open"
 
@@ -490,7 +581,9 @@ def test_five_failures_in_the_older_file_let_go(stage: Stage) -> None:
 def test_the_mark_needs_both_a_signal_and_no_open_work(stage: Stage) -> None:
     stage.put(".multi-agent/autonomous-mode", "")
     stage.put(".claude/todo_state.json", json.dumps({"todos": [{"content": "paint it", "status": "in_progress"}]}))
-    assert "paint it" in stage.stop("EXIT_SIGNAL: true")["reason"]
+    stage.under_git()
+    assert "paint it" in next_text(stage.stop())
+    assert "You said that everything is done" in next_text(stage.stop("EXIT_SIGNAL: true"))
     (stage.project / ".claude/todo_state.json").unlink()
     assert "done" in stage.stop("EXIT_SIGNAL: true")["systemMessage"]
 
@@ -504,7 +597,7 @@ def test_the_next_goal_follows_in_the_same_session(stage: Stage) -> None:
     answer = stage.stop("DONE")
     assert goes_on(answer)
     assert "turn 1 of 3" in answer["systemMessage"]
-    assert "Second" in answer["reason"]
+    assert "Second" in next_text(answer)
     assert stage.entry["loop"] != first["loop"]
     assert [line["what"] for line in stage.told() if line["what"] in {"started", "released"}] == [
         "started", "released", "started",

@@ -1,6 +1,7 @@
 """Tasks, changed: ours, and in whatever shape an older layout has them."""
 
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -53,6 +54,17 @@ def test_trouble_in_the_middle_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no task '9'"):
         break_off()
     assert len(read_tasks(task_file(str(tmp_path)))) == 1
+
+
+def test_two_may_make_the_folder_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Tasks(str(tmp_path)) as tasks:
+        tasks.add("one")
+    # The moment between the look and the writing: somebody else's file is there, and was not seen.
+    seen = os.path.lexists
+    monkeypatch.setattr(os.path, "lexists", lambda path: not str(path).endswith(".gitignore") and seen(path))
+    with Tasks(str(tmp_path)) as tasks:
+        tasks.add("two")
+    assert len(read_tasks(task_file(str(tmp_path)))) == 2
 
 
 def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:

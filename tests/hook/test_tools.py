@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hook.stop_kit import OTHER, Stage
+from hook.stop_kit import HOOK, OTHER, Stage
 from untildone.hook.tools import on_posttooluse, on_posttoolusefailure, on_pretooluse
 
 
@@ -148,6 +148,24 @@ OPERATING = [
         "claude plugin uninstall untildone",
         "env X=1 untildone reset",
     ),
+    *(
+        "python3 -muntildone loop stop",
+        "u=untildone; $u loop stop",
+        "$(echo untildone) loop stop",
+        "echo loop stop | xargs untildone",
+        "echo untildone loop stop | sh",
+        "tmux new -d 'untildone loop stop'",
+    ),
+    *(
+        "claude -p '/untildone:cancel'",
+        "claude --print '/untildone:loop --adopt'",
+        "echo /untildone:cancel | claude -p",
+        "tmux send-keys -t 0 /untildone:cancel Enter",
+        "python3 -c \"import os; os.system('untildone loop stop')\"",
+        "python3 -c \"import subprocess; subprocess.run(['untildone', 'loop', 'stop'])\"",
+        "(setsid env -i HOME=$HOME PATH=$PATH sh -c 'sleep 1; python3 -muntildone loop stop' &)",
+        "pip uninstall -y untildone",
+    ),
 ]
 READING = [
     *(
@@ -189,6 +207,14 @@ READING = [
         "find .untildone -name '*.md'",
         "python3 src/untildone/x.py",
     ),
+    *(
+        "python3 src/untildone/run.py",
+        "pip install untildone",
+        "claude -p '/untildone:status'",
+        "gh pr create --title 'untildone loop stop' --body x",
+        "python3 -m untildone task ls",
+        "python3 -c \"print('untildone')\"",
+    ),
 ]
 
 
@@ -200,6 +226,137 @@ def test_no_command_writes_the_state_or_steers(stage: Stage, command: str) -> No
 @pytest.mark.parametrize("command", READING)
 def test_reading_looking_and_tasks_are_free(stage: Stage, command: str) -> None:
     assert bash(stage, command) == ""
+
+
+@pytest.fixture
+def at_home(tmp_path: Path) -> Stage:
+    """Where the state folder lies where it does for most people."""
+    made = Stage(tmp_path)
+    del made.env["UNTILDONE_STORE"]
+    made.home = tmp_path / ".local/state/untildone"
+    made.start(checks=["false"], promises=["P OK"])
+    return made
+
+
+DETOURS = [
+    "cd .untildone && rm loop.md",
+    "(cd .untildone; rm -f loop.md)",
+    "pushd .untildone && echo > loop.md",
+    "cd sub/../.untildone && truncate -s0 loop.md",
+    "cd .untildone; x=$(rm loop.md); cd ..",
+    "rm -rf .unt*",
+    "rm -rf .u*/",
+    "rm .*/loop.md",
+    "rm .untildon[e]/loop.md",
+    "rm -rf .{untildone,cache}",
+    "x=.untildone; rm $x/loop.md",
+    "export d=.until; rm ${d}done/loop.md",
+    "d=.until && sed -i s/a/b/ ${d}done/loop.md",
+    "find . -name loop.md -delete",
+    "find . -name 'l*.md' -exec rm {} +",
+    "find . -path './.unt*' -delete",
+    "find . -type f -exec sed -i s/a/b/ {} +",
+    "ls -d .u* | xargs rm -rf",
+    "find .untildone -name loop.md | xargs rm",
+    "echo 'rm .untildone/loop.md' | sh",
+    "python3 <<E\nopen('.untildone/loop.md', 'w')\nE",
+    "python3 -c \"import glob, os; [os.remove(f) for f in glob.glob('.u*/loop.md')]\"",
+    "python3 -c 'from untildone.hook import spool'",
+    "mv ../'a project' ../b",
+    "rm -rf .",
+    "ln -s .untildone u",
+    "bash -c 'bash -c \"cd .untildone && rm loop.md\"'",
+    ": " + "x" * 100_000 + "; rm .untildone/loop.md",
+    "cd ~/.local/state/untildone/spool && echo '{}' >> a.jsonl",
+    "echo '{}' >> ~/.local/state/untildone/spool/a.jsonl",
+    "echo '{}' >> $HOME/.local/state/untildone/spool/a.jsonl",
+    "echo '{}' >> \"${HOME}/.local/state/untildone/spool/a.jsonl\"",
+    "echo '{}' >> ${XDG_STATE_HOME:-$HOME/.local/state}/untildone/spool/a.jsonl",
+    "cd; cd .local/state; rm -r untildone",
+    "rm -r ~/.local/state",
+    "rm ~/.local/state/untild*/loops/*.json",
+    "cp x ~/.local/state/untildone/loops/x.json",
+    "cat ~/.local/state/untildone/notes.key",
+    "tar xf x.tar -C ~/.local/state/untildone",
+    "echo > ~/.config/untildone/config.toml",
+    "echo '{}' > .claude/settings.local.json",
+    "cd .claude && echo '{}' > settings.json",
+    "jq . x > ~/.claude/settings.json",
+    "sed -i s/a/b/ $CLAUDE_CONFIG_DIR/settings.json",
+    "cp x.md .claude/commands/untildone/loop.md",
+    "rm -rf .claude/commands",
+]
+NO_DETOURS = [
+    "cd .untildone && cat loop.md",
+    "(cd .untildone && ls); make",
+    "cd .untildone && ls; cd .. && make test",
+    "find . -name '*.pyc' -delete",
+    "find build -delete",
+    "find . -type d -empty -delete",
+    "find . -name '*.md' -exec grep -l x {} +",
+    "find . -path './build/*' -delete",
+    "rm -rf build/* *.pyc",
+    "rm -rf ~/.cache/pip",
+    "mv src/*.py lib/",
+    "for f in *.txt; do rm $f; done",
+    "tar --exclude .untildone -cf x.tar .",
+    "rsync -a --exclude=.untildone ./ /srv/o/",
+    "ls ~/.local/state/untildone | head",
+    "cat .claude/settings.json",
+    "ruff format .",
+    "prettier --write '*.toml'",
+    "x=$(cat .untildone/loop.md | wc -l); echo $x",
+    "echo .untildone >> .gitignore",
+    "grep -rn untildone . | xargs -n1 echo",
+    "python3 manage.py run",
+    "git stash -u",
+    'echo "$HOME" && cd "$HOME" && ls',
+]
+
+
+@pytest.mark.parametrize("command", DETOURS)
+def test_no_way_of_writing_it_leads_there(at_home: Stage, command: str) -> None:
+    at_home.env["CLAUDE_CONFIG_DIR"] = str(at_home.project.parent / "claude")
+    at_home.put(".claude/commands/untildone/x", "")
+    assert bash(at_home, command)
+
+
+@pytest.mark.parametrize("command", NO_DETOURS)
+def test_what_only_looks_like_it_is_free(at_home: Stage, command: str) -> None:
+    at_home.put("untildone.toml", "")
+    assert bash(at_home, command) == ""
+
+
+def test_a_shell_that_stands_there_already_is_held_too(stage: Stage) -> None:
+    inside = str(stage.project / ".untildone")
+    assert bash(stage, "rm loop.md", cwd=inside)
+    assert bash(stage, "cat loop.md", cwd=inside) == ""
+    (stage.project / "link").symlink_to(inside)
+    assert bash(stage, "rm link/loop.md")
+
+
+def test_what_makes_the_hooks_run_stays(stage: Stage) -> None:
+    stage.env["CLAUDE_CONFIG_DIR"] = str(stage.project.parent / "claude")
+    for path in (
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+        "~/.claude/settings.json",
+        f"{stage.env['CLAUDE_CONFIG_DIR']}/settings.json",
+        ".claude/commands/untildone/loop.md",
+        str(HOOK / "run.sh"),
+        str(HOOK.parent / "plugin/hooks.json"),
+    ):
+        assert "hooks of this loop run" in refusal(stage, "Write", {"file_path": path, "content": "{}"}), path
+    assert refusal(stage, "Write", {"file_path": ".claude/agents/x.md", "content": ""}) == ""
+    assert bash(stage, f"sed -i s/a/b/ '{HOOK}/main.py'")
+    assert bash(stage, "python3 -m pytest") == ""
+
+
+def test_tools_of_others_are_held_to_the_same(stage: Stage) -> None:
+    assert refusal(stage, "mcp__fs__write_file", {"path": str(stage.file), "content": "x"})
+    assert refusal(stage, "mcp__fs__read_file", {"path": str(stage.file)}) == ""
+    assert refusal(stage, "Read", {"file_path": str(stage.home / "notes.key")})
+    assert refusal(stage, "Read", {"file_path": str(stage.file)}) == ""
 
 
 def test_the_state_folder_of_this_machine_is_out_of_reach(stage: Stage) -> None:
@@ -221,16 +378,21 @@ def git(stage: Stage, *argv: str) -> None:
     subprocess.run(["git", "-C", str(stage.project), *named, *argv], check=True, timeout=60, capture_output=True)
 
 
-def test_throwing_changes_away_is_refused_only_while_there_are_some(stage: Stage) -> None:
+def test_throwing_changes_away_is_refused_and_nothing_of_the_repositorys_settings_runs(
+    stage: Stage, tmp_path: Path
+) -> None:
     git(stage, "init", "-q")
     stage.put("x", "1")
-    assert bash(stage, "git reset --hard")
     git(stage, "add", "x")
     git(stage, "commit", "-qm", "x")
-    assert bash(stage, "git reset --hard") == ""
-    assert bash(stage, "git checkout .") == ""
-    stage.put("x", "2")
-    assert "committed nowhere" in bash(stage, "git checkout .")
+    git(stage, "config", "filter.f.clean", f"touch '{tmp_path}/ran'; cat")
+    stage.put(".gitattributes", "* filter=f\n")
+    os.utime(stage.project / "x", (1, 1))
+    base = stage.call().event
+    for command in ("git reset --hard", "git checkout .", "git clean -fd"):
+        denied = stage.launched("PreToolUse", {**base, **event("Bash", {"command": command})})
+        assert "committed nowhere" in denied["hookSpecificOutput"]["permissionDecisionReason"]
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_users_own_lists_count_and_those_of_a_repository_do_not(stage: Stage) -> None:

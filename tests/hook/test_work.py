@@ -66,14 +66,81 @@ HOSTILE = {
     "view": "CREATE VIEW tasks AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
     "SELECT i AS id, 'x' AS title, 'pending' AS status FROM n",
     "no columns of tasks": "CREATE TABLE tasks (a, b)",
-    "another table": "CREATE TABLE other (id, title, status)",
 }
 
 
 @pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE)
-def test_what_holds_no_tasks_holds_none(tmp_path: Path, script: str) -> None:
+def test_what_only_looks_like_tasks_shows_nothing_as_done(tmp_path: Path, script: str) -> None:
     database(tmp_path / ".untildone/tasks.db", script)
+    [line] = open_work(str(tmp_path), ["tasks.db"]).lines
+    assert "its tasks are no table with id, title and status" in line
+
+
+def test_a_database_without_tasks_holds_none(tmp_path: Path) -> None:
+    database(tmp_path / ".untildone/tasks.db", "CREATE TABLE other (id, title, status)")
     assert open_work(str(tmp_path), ["tasks.db"]).open == 0
+
+
+OPEN = [
+    "todo",
+    "TODO",
+    "open",
+    "in-progress",
+    "In Progress",
+    "wip",
+    "review",
+    "",
+    "PENDING ",
+    "queued",
+    "blocked",
+    "failed",
+]
+CLOSED = ["completed", "Complete", "done ", "DONE", "cancelled", "canceled", "skipped"]
+
+
+@pytest.mark.parametrize(("status", "is_open"), [*((word, True) for word in OPEN), *((word, False) for word in CLOSED)])
+def test_only_what_says_so_is_done(tmp_path: Path, status: str, is_open: bool) -> None:
+    row = f"INSERT INTO tasks VALUES ('T1', 'one', '{status}')"
+    database(tmp_path / ".devteam/devteam.db", f"CREATE TABLE tasks (id, title, status); {row}")
+    write_todos(tmp_path / ".claude/todo_state.json", status)
+    for source in (".devteam/devteam.db", ".claude/todo_state.json"):
+        assert open_work(str(tmp_path), [source]).open == int(is_open), source
+
+
+def test_a_task_without_any_status_is_open(tmp_path: Path) -> None:
+    row = "INSERT INTO tasks VALUES ('T1', 'one', NULL)"
+    database(tmp_path / ".devteam/devteam.db", f"CREATE TABLE tasks (id, title, status); {row}")
+    assert open_work(str(tmp_path), []).lines == ["T1 (no status): one"]
+
+
+def test_the_last_of_many_rows_counts_as_much_as_the_first(tmp_path: Path) -> None:
+    many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) INSERT INTO tasks "
+    rows = f"{many} SELECT i, 'x', 'completed' FROM n; INSERT INTO tasks VALUES ('LAST', 'x', 'pending')"
+    database(tmp_path / ".untildone/tasks.db", f"CREATE TABLE tasks (id, title, status); {rows}")
+    assert open_work(str(tmp_path), ["tasks.db"]).lines == ["LAST (pending): x"]
+    assert [todo.key for todo in all_todos(str(tmp_path), home="", session="")] == ["LAST"]
+    todos = [{"content": "x", "status": "completed"}] * 600 + [{"content": "last", "status": "pending"}]
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude/todo_state.json").write_text(json.dumps({"todos": todos}))
+    assert open_work(str(tmp_path), [".claude/todo_state.json"]).lines == ["pending: last"]
+
+
+def test_a_list_that_is_a_link_out_of_the_project_shows_nothing(tmp_path: Path) -> None:
+    elsewhere, project = tmp_path / "elsewhere.md", tmp_path / "project"
+    elsewhere.write_text("nothing to do")
+    project.mkdir()
+    (project / "TODO.md").symlink_to(elsewhere)
+    assert open_work(str(project), ["TODO.md"]).lines == ["TODO.md cannot be read, so nothing shows that it is done"]
+    (project / "real.md").write_text("- [x] done")
+    (project / "TODO.md").unlink()
+    (project / "TODO.md").symlink_to("real.md")
+    assert open_work(str(project), ["TODO.md"]).open == 0
+
+
+@pytest.mark.parametrize("box", ["-[ ] x", "- [] x", "- [~] x", "- [/] x", "- [\u00a0] x"])
+def test_careless_boxes_are_boxes(tmp_path: Path, box: str) -> None:
+    (tmp_path / "TODO.md").write_text(f"- [x] one\n{box}\n")
+    assert open_work(str(tmp_path), ["TODO.md"]).lines == ["TODO.md: x"]
 
 
 def test_columns_that_are_computed_are_not_asked_for(tmp_path: Path) -> None:
@@ -84,7 +151,8 @@ def test_columns_that_are_computed_are_not_asked_for(tmp_path: Path) -> None:
     connection.execute(f"ALTER TABLE tasks ADD COLUMN title AS {endless}")
     connection.commit()
     connection.close()
-    assert open_work(str(tmp_path), ["tasks.db"]).open == 0
+    [line] = open_work(str(tmp_path), ["tasks.db"]).lines
+    assert "its tasks are no table" in line
 
 
 def test_values_without_bound_are_not_read(tmp_path: Path) -> None:
@@ -154,13 +222,26 @@ def test_the_lists_of_todos_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[1, 2", '{"todos": 3}', "\x00\xff", '{"todos": [{"content": 1}]}', "[" * 100_000]
+    "text",
+    ["", "{", "[1, 2", "{}", '{"tasks": []}', '{"todos": 3}', "\x00\xff", '{"todos": [{"content": 1}]}', "[" * 100_000],
 )
-def test_a_malformed_list_is_no_list(tmp_path: Path, text: str) -> None:
+def test_a_malformed_list_shows_nothing_as_done(tmp_path: Path, text: str) -> None:
     path = tmp_path / ".claude/todo_state.json"
     path.parent.mkdir()
     path.write_bytes(text.encode("latin-1"))
-    assert open_work(str(tmp_path), [".claude/todo_state.json"]).open == 0
+    [line] = open_work(str(tmp_path), [".claude/todo_state.json"]).lines
+    assert "cannot be read as a whole" in line
+    assert all_todos(str(tmp_path), home="", session="") == []
+
+
+def test_what_of_a_list_can_be_read_is_told_as_well(tmp_path: Path) -> None:
+    path = tmp_path / ".claude/todo_state.json"
+    path.parent.mkdir()
+    path.write_text('{"todos": [{"content": "one", "status": "pending"}, {"task": "two", "status": "pending"}]}')
+    work = open_work(str(tmp_path), [])
+    assert (work.open, work.lines[0]) == (2, "pending: one")
+    path.write_text("[]")
+    assert open_work(str(tmp_path), []).open == 0
 
 
 def test_a_session_with_a_name_that_leads_elsewhere_has_no_list(tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ def _take(found: Gathered, record: ev.Record) -> None:
             found.models.setdefault(model)
         case ev.IterationCompleted() | ev.IterationFailed() as event:
             _take_ending(found, event)
+        case ev.QuestionAsked() as event:
+            found.questions.setdefault(event.question, event.iteration_num)
         case event if (
             event.SOURCE == "system" and event.KIND == "control" and not isinstance(event, ev.SteeringRefused)
         ):

@@ -15,7 +15,6 @@ _BOOKKEEPING = (
     tr.AgentStarted,
     ev.ContinuousLimitReached,
     tr.IterationFilesChanged,
-    ev.NotesFolded,
 )
 
 # Trouble inside an iteration that explains why nothing seems to happen.
@@ -35,6 +34,9 @@ _TONES: dict[type[ev.Event], Tone] = {
     ev.SteeringRefused: "bad",
     ev.HookFailed: "bad",
     ev.FailureCounted: "bad",
+    ev.NotesFolded: "bad",
+    ev.GoalChanged: "warn",
+    ev.QuestionAsked: "warn",
     ev.LandingFailed: "bad",
     ev.ContinuousSuspended: "warn",
     ev.IterationStarted: "head",

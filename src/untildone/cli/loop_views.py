@@ -1,5 +1,6 @@
 """Loops inside Claude Code, as tables and paragraphs of plain text."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from untildone.core.printable import one_line, printable
 from untildone.core.repeats import MOST_FAILURES
 from untildone.core.state import LoopState
 from untildone.core.views import RunView, run_view
+from untildone.hook.holding import is_left
 from untildone.ports import RunRow
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 _GOAL_WIDTH = 300
 _SHORT = 60
 _SESSION = 8
+_RESUMABLE = re.compile(r"[\w-]{1,64}")
 _NOTHING = "no loop is at work in this folder: `/untildone:loop GOAL` in a session, or `untildone loop start GOAL`"
 
 
@@ -53,7 +56,8 @@ def _nothing_here(lying: str) -> str:
 
 def _in_full(standing: Standing, now: float, width: int | None) -> str:
     entry, file = standing.entry, standing.file
-    facts = [("loop", f"{entry['loop']}, {entry['file']}"), ("session", _session(standing))]
+    facts = [("loop", f"{entry['loop']}, {entry['file']}"), ("folder", one_line(entry["project"]))]
+    facts.append(("session", _session(standing)))
     if file is None:
         facts.append(("trouble", "its state file is gone or cannot be read: the loop ends, or waits, at the next stop"))
     else:
@@ -75,7 +79,13 @@ def _checks(entry: "Entry", file: LoopFile) -> str:
 
 
 def _session(standing: Standing) -> str:
-    return one_line(standing.entry["session"]) or "none yet: type `/untildone:loop --adopt` in it"
+    session = one_line(standing.entry["session"])
+    if not session:
+        return "none yet: type `/untildone:loop --adopt` in it"
+    if not is_left(standing.entry):
+        return session
+    again = f"`claude --resume {session}`" if _RESUMABLE.fullmatch(session) else "resume it"
+    return f"{session}, which is not open: {again}, or type `/untildone:loop --adopt` in another one"
 
 
 def _turn(file: LoopFile) -> str:
@@ -86,7 +96,8 @@ def _turn(file: LoopFile) -> str:
 def _row(standing: Standing) -> tuple[str, ...]:
     entry, file = standing.entry, standing.file
     turn = f"{max(1, file.iteration)}/{file.max_iterations}" if file else "?"
-    return entry["loop"], turn, one_line(entry["session"])[:_SESSION] or "waits", one_line(entry["project"])
+    session = one_line(entry["session"])[:_SESSION] or "waits"
+    return entry["loop"], turn, session + (" (not open)" if is_left(entry) else ""), one_line(entry["project"])
 
 
 def standing_json(here: Standing | None, others: Sequence[Standing], lying: str) -> dict[str, Any]:
@@ -99,7 +110,8 @@ def _as_json(standing: Standing) -> dict[str, Any]:
     entry, file = standing.entry, standing.file
     told = {
         "loop": entry["loop"], "project": entry["project"], "file": entry["file"], "mode": entry["mode"],
-        "session": entry["session"] or None, "created": entry["created"], "checks": entry["checks"],
+        "session": entry["session"] or None, "session_open": _is_open(entry), "created": entry["created"],
+        "checks": entry["checks"],
         "failures": entry.get("failures", 0), "failure_point": entry.get("failure_point") or None,
         "readable": file is not None,
     }  # fmt: skip
@@ -109,6 +121,11 @@ def _as_json(standing: Standing) -> dict[str, Any]:
         "iteration": max(1, file.iteration), "max_iterations": file.max_iterations, "active": file.active,
         "promises": list(file.promises), "deadline": file.deadline, "goal": file.body.strip(),
     }  # fmt: skip
+
+
+def _is_open(entry: "Entry") -> bool | None:
+    """Whether somebody has its session open; None where it has none, or nobody said who has."""
+    return not is_left(entry) if entry["session"] and entry.get("holder") else None
 
 
 # --- what is over ------------------------------------------------------------------------------------------------

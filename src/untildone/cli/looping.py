@@ -12,6 +12,7 @@ import click
 from untildone import loops, wiring
 from untildone.cli.choosing import find_run
 from untildone.cli.driving import opened
+from untildone.cli.finding import NONE_HERE, at_work_here, at_work_named, fold, loop_of, writing
 from untildone.cli.guarding import human_only, refuse_inside_session
 from untildone.cli.loop_views import Standing, history_table, past_text, replayed, standing_json, standing_text
 from untildone.cli.options import folder_of, place_options, store_of
@@ -35,7 +36,6 @@ from untildone.ports import EventLog, RunRow
 from untildone.witness.reading import read_text_file
 
 _LISTED = 20
-_NONE_HERE = "no loop is at work in this folder: `untildone loop status` shows those of others"
 _EXAMPLES = """\
 Examples:
   untildone loop start "Make the tests pass" --check "pytest -q" --max 20
@@ -94,8 +94,9 @@ def _home(store: str | None) -> str:
     "--tasks", "tasks", multiple=True, metavar="FILE", help="Boxes that must be ticked before it is done. Repeatable."
 )
 @click.option(
-    "--next", "following", multiple=True, metavar="FILE", help="A goal for when this one is done. Repeatable."
+    "--next", "following", multiple=True, metavar="GOAL", help="A goal for when this one is done. Repeatable."
 )
+@click.option("--next-file", "following_files", multiple=True, metavar="FILE", help="The same from a file. Repeatable.")
 @click.option("--notify", "addresses", multiple=True, metavar="URL", help="A webhook to tell at its end. Repeatable.")
 @click.option(
     "--milestone",
@@ -112,18 +113,17 @@ def start(goal: tuple[str, ...], store: str | None, cwd: str | None, *, as_json:
     """Set up a loop in this folder. It waits until a session takes it up with `/untildone:loop --adopt`."""
     home, project = _home(store), str(folder_of(cwd))
     now = _now()
-    entry = starting.start(
-        home,
-        project,
-        now=now,
-        deadline=_deadline(given["deadline"], now),
-        total_seconds=_seconds(given["max_duration"], "--max-duration"),
-        iteration_seconds=_seconds(given["turn_time"], "--turn-time"),
-        next_goals=[read_text_file(name, "the goal file of --next") for name in given["following"]],
-        notify=_webhooks(given["addresses"]),
-        milestones=sorted(set(given["milestones"])),
-        **_wanted(" ".join(goal).strip(), home, project, given),
-    )
+    begun: dict[str, Any] = {
+        "deadline": _deadline(given["deadline"], now),
+        "total_seconds": _seconds(given["max_duration"], "--max-duration"),
+        "iteration_seconds": _seconds(given["turn_time"], "--turn-time"),
+        "next_goals": _following(given),
+        "notify": _webhooks(given["addresses"]),
+        "milestones": sorted(set(given["milestones"])),
+    }
+    begun |= _wanted(" ".join(goal).strip(), home, project, given)
+    with writing():
+        entry = starting.start(home, project, now=now, **begun)
     if as_json:
         click.echo(json.dumps({"loop": entry["loop"], "project": project, "file": entry["file"]}))
         return
@@ -149,6 +149,14 @@ def _wanted(words: str, home: str, project: str, given: dict[str, Any]) -> dict[
         wanted["goal"] = "\n\n".join(filter(None, (words, pending)))
         wanted["tasks"] = (*given["tasks"], *KNOWN)
     return wanted | {"max_iterations": turns or starting.TURNS}
+
+
+def _following(given: dict[str, Any]) -> list[str]:
+    """The goals that follow: those that were typed, then those in files."""
+    if any(not goal.strip() for goal in given["following"]):
+        raise UsageError("--next needs a goal: say what is to be reached after this one")
+    read = [read_text_file(name, "the goal file of --next-file") for name in given["following_files"]]
+    return [*given["following"], *read]
 
 
 def _deadline(text: str | None, now: float) -> float | None:
@@ -185,7 +193,8 @@ def _webhooks(addresses: Sequence[str]) -> list[str]:
 def adopt(store: str | None, cwd: str | None, *, as_json: bool) -> None:
     """Trust the state file that lies in this folder, its checks too, as it is now. Read it first."""
     home, project = _home(store), str(folder_of(cwd))
-    entry, remark = starting.adopt(home, project, now=_now(), take_checks=True)
+    with writing():
+        entry, remark = starting.adopt(home, project, now=_now(), take_checks=True)
     if as_json:
         told = {"loop": entry["loop"], "file": entry["file"], "session": entry["session"], "checks": entry["checks"]}
         click.echo(json.dumps(told | {"remark": remark}))
@@ -206,16 +215,26 @@ def adopt(store: str | None, cwd: str | None, *, as_json: bool) -> None:
 @place_options
 def status(store: str | None, cwd: str | None, *, as_json: bool) -> None:
     """The loop of this folder, and those of others."""
-    home, project = _home(store), str(folder_of(cwd))
-    asyncio.run(_fold(store_of(store)))
-    found = [_standing(entry) for entry in register.entries(home)]
-    here = next((standing for standing in found if standing.entry["project"] == project), None)
-    others = [standing for standing in found if standing is not here]
+    home, folder = _home(store), folder_of(cwd)
+    project = str(folder)
+    asyncio.run(fold(store_of(store)))
+    entries = register.entries(home)
+    ours = _one_of(entries, folder)
+    here = _standing(ours) if ours else None
+    others = [_standing(entry) for entry in entries if entry is not ours]
     lying = "" if here else next((name for name in (LOOP, CONTINUATION, AUTONOMOUS) if _lies(project, name)), "")
     if as_json:
         click.echo(json.dumps(standing_json(here, others, lying), ensure_ascii=False))
     else:
         click.echo(standing_text(here, others, lying, _now(), screen_width()))
+
+
+def _one_of(entries: Sequence[Any], folder: Path) -> Any:
+    """The loop to show in full; where several are below the folder, each of them gets its line."""
+    try:
+        return loop_of(entries, folder)
+    except UsageError:
+        return None
 
 
 def _standing(entry: Any) -> Standing:
@@ -224,11 +243,6 @@ def _standing(entry: Any) -> Standing:
 
 def _lies(project: str, name: str) -> bool:
     return os.path.lexists(os.path.join(project, name))  # noqa: PTH118 -- as the hooks ask
-
-
-async def _fold(store: Path) -> None:
-    async with opened(store) as log:
-        await loops.fold_notes(log, store, os.environ)
 
 
 @loop.command()
@@ -325,34 +339,30 @@ def _template_json(found: known.Template) -> dict[str, Any]:
     return {name: getattr(found, name) for name in names} | lists
 
 
-def _at_work(store: str | None, cwd: str | None) -> tuple[str, str]:
-    """Where the loop of this folder is, for somebody who may end it."""
-    home, project = _home(store), str(folder_of(cwd))
-    entry = register.find(home, project)
-    if entry is None:
-        raise UsageError(_NONE_HERE)
-    refuse_inside_session(entry["session"])
-    return home, project
-
-
 # --- end ---------------------------------------------------------------------------------------------------------
 
 
 @loop.command()
+@click.argument("wanted", metavar="[LOOP]", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @place_options
 @human_only
-def stop(store: str | None, cwd: str | None, *, as_json: bool) -> None:
-    """End the loop of this folder, whichever session has it. Its goal is kept in the history."""
-    home, project = _at_work(store, cwd)
-    entry = starting.cancel(home, project, now=_now(), detail="by cli")
+def stop(wanted: str | None, store: str | None, cwd: str | None, *, as_json: bool) -> None:
+    """End the loop of this folder, or LOOP (a name or id), whichever session has it. The history keeps its goal."""
+    place, folder = store_of(store), folder_of(cwd)
+    found = asyncio.run(at_work_named(place, wanted, folder)) if wanted else at_work_here(place, folder)
+    refuse_inside_session(found["session"])
+    with writing():
+        entry = starting.cancel(_home(store), found["project"], now=_now(), detail="by cli", loop=found["loop"])
     if entry is None:
-        raise UsageError(_NONE_HERE)
-    asyncio.run(_fold(store_of(store)))
+        raise UsageError("that loop has ended by itself at this moment: `untildone loop history` says how")
+    asyncio.run(fold(place))
     if as_json:
         click.echo(json.dumps({"loop": entry["loop"], "stop_reason": "stop_requested"}))
         return
-    click.echo(f"loop {entry['loop']} is over, recorded as not done; `untildone loop history {entry['loop']}` keeps it")
+    where = "" if found["project"] == str(folder) else f" in {one_line(found['project'])}"
+    kept = f"`untildone loop history {entry['loop']}` keeps it"
+    click.echo(f"loop {entry['loop']}{where} is over, recorded as not done; {kept}")
 
 
 @loop.command()
@@ -362,10 +372,12 @@ def stop(store: str | None, cwd: str | None, *, as_json: bool) -> None:
 @human_only
 def reset(store: str | None, cwd: str | None, *, turns: bool, as_json: bool) -> None:
     """Let the loop of this folder count its failures anew."""
-    home, project = _at_work(store, cwd)
-    entry = reset_loop(home, project, now=_now(), turns=turns)
+    found = at_work_here(store_of(store), folder_of(cwd))
+    refuse_inside_session(found["session"])
+    with writing():
+        entry = reset_loop(_home(store), found["project"], now=_now(), turns=turns)
     if entry is None:
-        raise UsageError(_NONE_HERE)
+        raise UsageError(NONE_HERE)
     if as_json:
         click.echo(json.dumps({"loop": entry["loop"], "failures": 0, "turns": turns}))
         return

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from untildone import __version__
 from untildone.cli.guarding import human_only
 from untildone.cli.options import folder_of
 from untildone.config import state_dir
-from untildone.core.hook_settings import cap_of, is_raised, our_commands, read_settings
+from untildone.core.hook_settings import cap_of, is_raised, our_commands, plugin_of, read_settings
 from untildone.errors import ConfigError, UsageError
 from untildone.hook import installing
 
@@ -36,6 +37,8 @@ class Place:
     """The hooks in it are the ones of this version, at this place."""
     cap: str | None = None
     hooks_off: bool = False
+    plugin: bool | None = None
+    """Whether it switches the plugin on or off."""
     trouble: str = ""
 
 
@@ -55,22 +58,34 @@ def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ("project", "In .claude/settings.json of this folder, which others may share."),
         ("user", "In your own settings, for all folders. [default]"),
     ):
-        command = click.option(f"--{name}", "place", flag_value=name, help=about)(command)
-    return command
+        command = click.option(f"--{name}", f"in_{name}", is_flag=True, help=about)(command)
+
+    @wraps(command)
+    def placed(cwd: str | None, **given: bool) -> Any:
+        wanted = [name for name in _PLACES if given[f"in_{name}"]]
+        if len(wanted) > 1:
+            raise UsageError(f"--{wanted[0]} and --{wanted[1]} are two places: give one of them")
+        return command(place=wanted[0] if wanted else "user", cwd=cwd)
+
+    return placed
 
 
 @plugin.command()
 @_place_options
 @human_only
-def install(place: str | None, cwd: str | None) -> None:
-    """Put hooks and commands into the settings, beside what is there, and raise the cap of stops in a row."""
-    path = settings_path(place or "user", cwd)
+def install(place: str, cwd: str | None) -> None:
+    """Put hooks and commands into the settings, beside what is there, and raise the cap of stops in a row.
+
+    Where Claude Code has untildone as a plugin, only the cap: the plugin brings the rest, and cannot raise that.
+    """
+    path = settings_path(place, cwd)
+    if _as_plugin() and _is_switched_on(place, cwd):
+        changed = installing.install(path, state_dir(os.environ), only_cap=True)
+        click.echo(f"the cap of stops in a row {'is raised now' if changed else 'was raised already'} in {path}")
+        click.echo("Nothing else was needed: Claude Code has untildone as a plugin")
+        return
     changed = installing.install(path, state_dir(os.environ))
     click.echo(f"{'installed in' if changed else 'is installed already, as it should be, in'} {path}")
-    if _as_plugin():
-        click.echo(
-            "Claude Code has untildone as a plugin too: one of the two is enough (`claude plugin uninstall untildone`)"
-        )
     if changed:
         click.echo("It works in sessions that begin from now on: /untildone:loop GOAL")
 
@@ -78,9 +93,9 @@ def install(place: str | None, cwd: str | None) -> None:
 @plugin.command()
 @_place_options
 @human_only
-def uninstall(place: str | None, cwd: str | None) -> None:
+def uninstall(place: str, cwd: str | None) -> None:
     """Take out what `install` put in; the rest of the settings stays as it is."""
-    path = settings_path(place or "user", cwd)
+    path = settings_path(place, cwd)
     found = installing.uninstall(path, state_dir(os.environ))
     click.echo(f"{'removed from' if found else 'there is nothing of untildone in'} {path}")
 
@@ -132,6 +147,7 @@ def look(name: str, path: Path) -> Place:
         current=ours == wanted,
         cap=cap_of(settings),
         hooks_off=settings.get("disableAllHooks") is True,
+        plugin=plugin_of(settings),
     )
 
 
@@ -160,6 +176,12 @@ def _as_plugin() -> str:
         return ""
 
 
+def _is_switched_on(place: str, cwd: str | None) -> bool:
+    """Whether the settings up to this place switch the plugin on."""
+    places = [look(name, settings_path(name, cwd)) for name in _PLACES[: _PLACES.index(place) + 1]]
+    return next((found.plugin for found in reversed(places) if found.plugin is not None), False)
+
+
 def _obstacles(places: list[Place], as_plugin: str, python: str) -> Iterator[str]:
     """Why it would not work here."""
     if not as_plugin and not any(place.installed for place in places):
@@ -185,7 +207,7 @@ def _lines(places: list[Place], as_plugin: str, python: str) -> Iterator[str]:
     if as_plugin:
         yield f"installed as a plugin of Claude Code, version {as_plugin}"
     if as_plugin and any(place.installed for place in places):
-        yield "installed in both ways: one is enough"
+        yield "installed in both ways, which does no harm: `untildone plugin install` leaves only the cap in settings"
     if python:
         yield f"python3 {python}"
     cap = next((place.cap for place in reversed(places) if place.cap is not None), None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from untildone import config, wiring
+from untildone import config, loops, wiring
 from untildone.cli.chaining import drive_chain, newest_of_chain, next_job
 from untildone.cli.choosing import find_run
 from untildone.cli.driving import Job, Output, foreground, opened
@@ -285,6 +285,7 @@ async def _show_limits(run: str | None, store: Path, folder: Path) -> None:
 def _ask(run: str | None, store: str | None, cwd: str | None, wish: Wish, *, living: bool = False) -> RunRow:
     async def ask() -> RunRow:
         async with opened(store_of(store)) as log:
+            await loops.fold_notes(log, store_of(store), os.environ)
             row = await find_run(log, run, folder_of(cwd), acting=True)
             state = await load_state(log, row.run_id)
             wiring.refuse_in_session(state)

@@ -44,6 +44,7 @@ _ADVICE: Mapping[Reason, str] = {
     Reason.LANDING_FAILED: "The work is kept. Mend what is in the way, then `untildone land {name}`.",
     Reason.HOOK_FAILED: "Mend the command that failed, then `untildone resume {name}`.",
     Reason.SURROUNDINGS: "Your work is kept. Mend what failed, then `untildone resume {name}`.",
+    Reason.LOOP_LOST: "Nothing goes on by itself: begin anew with `/untildone:loop` in a session.",
     Reason.INTERNAL_ERROR: "Your work is kept. See `untildone log {name}`; "
     "go on with `untildone resume {name}` and please report this.",
 }  # fmt: skip
@@ -53,7 +54,10 @@ _IN_SESSION: Mapping[Reason, str] = {
     Reason.COMPLETION_SIGNAL: "Nothing was verified: review the work, and next time give `--check CMD`.",
 }
 _BEGIN_ANEW = "Begin anew in a session with `/untildone:loop`; `untildone loop history {name}` has its goal."
-_LOOP_GONE = "No session has this loop any more. " + _BEGIN_ANEW
+_LOOP_GONE = (
+    "No session has this loop open: resume its session, or take the loop up in another with `/untildone:loop --adopt`; "
+    "`untildone loop stop {name}` ends it. Where its state file is gone, begin anew."
+)
 
 _WORK_ENDED = frozenset({*_FLAGS, Reason.SHUTDOWN_SIGNAL, Reason.STOP_REQUESTED, Reason.BLOCKED, Reason.CIRCUIT_OPEN})
 """Stops after which what is in the way of done is a human's next concern."""

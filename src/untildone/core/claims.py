@@ -266,6 +266,14 @@ def without_status(text: str) -> str:
     return "\n".join(kept).strip()
 
 
+def block_above(lines: list[str], last: int) -> int | None:
+    """Where the status block begins that ends with this line; None where none does."""
+    if lines[last].strip(WRAPPING) in _ENDS:
+        return next((number for number in range(last - 1, -1, -1) if lines[number].strip(WRAPPING) in _BEGINS), None)
+    above = next((number for number in range(last, -1, -1) if lines[number].strip(WRAPPING) in _HEADERS), None)
+    return above if above is not None and _yaml_end(lines, above) > last else None
+
+
 def _yaml_end(lines: list[str], header: int) -> int:
     """The line after the fields below a header such as `RALPH_STATUS:`."""
     end = header + 1

@@ -31,6 +31,24 @@ If only a human can help, end your turn with a LOOP_STATUS block that says STATU
 loop under .untildone/ belong to the user: read them if you like, never change them."""
 
 
+_LIMITS = "[--max N] [--check CMD] [--time 2h | --minutes N] [--deadline 07:30]"
+_USAGE = {
+    "loop": f"GOAL {_LIMITS} [--promise TEXT] [--turn-time 20m] [--tasks FILE] [--next GOAL] [--template NAME] "
+    "[--from-todos] [--milestone N] [--notify URL]\n  or: /untildone:loop --adopt",
+    "cancel": "",
+    "status": "",
+    "implement": f"[WHAT] {_LIMITS}",
+    "sprint": f"[all | SPRINT] [--autonomous {_LIMITS}]",
+    "ask": "[QUESTION]",
+}
+
+
+def usage(name: str) -> str:
+    """How a command is typed."""
+    typed = _USAGE.get(name.rpartition(":")[2], "")
+    return f"/{name} {typed}".strip() + "\n  words that begin with -- and belong to the text go into quotes"
+
+
 def opening(file: "LoopFile", *, mode: str, checks: "Sequence[str]") -> str:
     """What the model is told when a loop holds its session: by a command of the user, not by its own choice."""
     turns = "turn" if file.max_iterations == 1 else "turns"
@@ -50,13 +68,14 @@ def opening(file: "LoopFile", *, mode: str, checks: "Sequence[str]") -> str:
 
 def _ends(promises: "Sequence[str]", mode: str) -> str:
     """How to say that it is done."""
+    last = "write alone on the last line of your message"
     if mode == "autonomous":
-        how = "write on a line of its own:\n  EXIT_SIGNAL: true\nIt is believed only when no task is open any more."
+        how = f"{last}:\n  EXIT_SIGNAL: true\nIt is believed only when no task is open any more."
     elif promises:
         listed = "\n  or\n".join(f"  {promise}" for promise in promises)
-        how = f"write on a line of its own, exactly:\n{listed}"
+        how = f"{last}, exactly:\n{listed}"
     else:
-        how = "write on a line of its own:\n  EXIT_SIGNAL: true"
+        how = f"{last}:\n  EXIT_SIGNAL: true"
     return f"When the WHOLE goal is reached and you have verified it yourself, and only then, {how}"
 
 

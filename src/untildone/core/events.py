@@ -35,7 +35,9 @@ from untildone.core.outcome import Evidence, Usage
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.reviewing import ReviewVerdict
 from untildone.core.session_events import FailureCounted as FailureCounted
+from untildone.core.session_events import GoalChanged as GoalChanged
 from untildone.core.session_events import NotesFolded as NotesFolded
+from untildone.core.session_events import QuestionAsked as QuestionAsked
 from untildone.core.witness_events import BaselineTaken as BaselineTaken
 from untildone.core.witness_events import IterationValidation as IterationValidation
 from untildone.core.witness_events import WaiverGiven as WaiverGiven

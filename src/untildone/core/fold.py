@@ -389,6 +389,8 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.ResetRequested: asked.reset,
     ev.NotesFolded: in_session.notes_folded,
     ev.FailureCounted: in_session.failure_counted,
+    ev.GoalChanged: in_session.goal_changed,
+    ev.QuestionAsked: in_session.question_asked,
     tr.AgentSession: heard.session,
     tr.AgentReplyStarted: heard.reply_started,
     tr.AgentReply: heard.reply,

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     Rule = Callable[[Simple, "Places"], str]
 
-LOSES_WORK = "work"
-"""What a verdict begins with that holds only while there is uncommitted work."""
 _DISKS = ("sd", "hd", "vd", "xvd", "nvme", "mmcblk", "disk", "rdisk", "mapper/", "dm-", "md", "loop")
 _DOWNLOADERS = ("curl", "wget", "fetch")
 _INTERPRETERS = SHELLS | {"python", "python3", "perl", "ruby", "node", "php", "source", "."}
@@ -220,7 +218,8 @@ def _discards(command: Simple, _: Places) -> str:
 
 
 def _lost(what: str) -> str:
-    return f"{LOSES_WORK}: it throws away {what} that are committed nowhere"
+    # Whether there are any, only git could say, which runs what the repository's own settings tell it to.
+    return f"it throws away {what} that may be committed nowhere"
 
 
 def _git(command: Simple) -> list[str]:

@@ -65,7 +65,8 @@ def is_ours(hook: object) -> bool:
 def with_hooks(text: str, hooks: Sequence[Hook]) -> str:
     """The text with our hooks after everybody else's, and with the cap of stops raised."""
     text = text if text.strip("\ufeff \t\r\n") else "{}\n"
-    text = _with_object(text, json_text.root(text), "hooks")
+    if hooks:
+        text = _with_object(text, json_text.root(text), "hooks")
     for hook in hooks:
         events = _object(text, "hooks")
         found = json_text.member(text, events, hook.event)
@@ -91,6 +92,17 @@ def without_hooks(text: str, *, earlier_cap: str | None) -> str:
         return json_text.replaced(text, found, earlier_cap)
     text = _without_member(text, _object(text, "env"), CAP)
     return text if len(env) > 1 else _without_member(text, json_text.root(text), "env")
+
+
+def plugin_of(settings: Mapping[str, Any]) -> bool | None:
+    """Whether the settings switch us on or off as a plugin; None where they do not speak of it."""
+    named = settings.get("enabledPlugins")
+    found = (
+        [value for name, value in named.items() if name.partition("@")[0] == "untildone"]
+        if isinstance(named, dict)
+        else []
+    )
+    return any(value is True for value in found) if found else None
 
 
 def cap_of(settings: Mapping[str, Any]) -> str | None:

@@ -3,13 +3,38 @@
 from dataclasses import replace
 
 from untildone.core.breaker import Breaker
-from untildone.core.session_events import FailureCounted, NotesFolded
+from untildone.core.contract import commands
+from untildone.core.session_events import FailureCounted, GoalChanged, NotesFolded, QuestionAsked
 from untildone.core.state import LoopState
 
 
 def notes_folded(state: LoopState, event: NotesFolded, _: float) -> LoopState:
     """From here on the notes are new."""
-    return replace(state, notes_folded=event.until, notes_skipped=state.notes_skipped + event.skipped)
+    return replace(
+        state,
+        notes_folded=event.until,
+        notes_skipped=state.notes_skipped + event.skipped,
+        notes_last=max(state.notes_last, event.last),
+        notes_foreign=state.notes_foreign + event.foreign,
+        notes_gaps=state.notes_gaps + event.gaps,
+    )
+
+
+def goal_changed(state: LoopState, event: GoalChanged, _: float) -> LoopState:
+    """From here on it works for something else; its name stays what it is."""
+    policy = replace(
+        state.policy,
+        completion_signal=event.completion_signal,
+        max_iterations=event.max_iterations,
+        deadline=event.deadline,
+    )
+    contract = replace(state.spec.contract, checks=commands(*dict.fromkeys(event.checks)))
+    return replace(state, spec=replace(state.spec, goal=event.goal, contract=contract), policy=policy)
+
+
+def question_asked(state: LoopState, _: QuestionAsked, __: float) -> LoopState:
+    """For eyes: nothing waits for the answer."""
+    return state
 
 
 def failure_counted(state: LoopState, event: FailureCounted, at: float) -> LoopState:

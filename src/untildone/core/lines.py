@@ -241,6 +241,20 @@ def _refused(event: ev.SteeringRefused, _: float) -> str:
     return one_line(f"the agent tried `untildone {event.command}`: refused", DETAIL)
 
 
+def _notes_folded(event: ev.NotesFolded, _: float) -> str | None:
+    told = [f"{event.foreign} not written by the hook, not believed"] if event.foreign else []
+    told += ["some of the hook's own taken away or changed"] if event.gaps else []
+    return f"notes of this loop: {', '.join(told)}" if told else None
+
+
+def _goal_changed(event: ev.GoalChanged, _: float) -> str:
+    return one_line(f"what it works for was edited: {event.goal}", DETAIL)
+
+
+def _question_asked(event: ev.QuestionAsked, _: float) -> str:
+    return one_line(f"a question for you: {event.question}", DETAIL)
+
+
 def _failure_counted(event: ev.FailureCounted, _: float) -> str:
     if not event.point:
         return "its failures are counted anew"
@@ -367,8 +381,10 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.LimitsChanged: _limits,
     ev.SettingsChanged: _settings,
     ev.ResetRequested: _reset,
-    ev.NotesFolded: _silent,
+    ev.NotesFolded: _notes_folded,
     ev.FailureCounted: _failure_counted,
+    ev.GoalChanged: _goal_changed,
+    ev.QuestionAsked: _question_asked,
     ev.Unknown: _unknown,
     tr.AgentSession: _session,
     tr.AgentReplyStarted: _silent,

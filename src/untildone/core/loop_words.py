@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 GOAL_CAP = 8000
 OUTPUT_CAP = 4000
 _LINE_CAP = 300
+AUTO = "[AUTO]"
+"""How the lines begin with which an autonomous agent shows where it is."""
 EXIT_SIGNAL = "EXIT_SIGNAL: true"
 """What says that everything is done where no promise was agreed on."""
 
@@ -40,6 +42,7 @@ _ENDS = {
     "max_iterations_reached": "no turns are left, not done",
     "deadline_reached": "the deadline has passed, not done",
     "max_duration_reached": "its time is used up, not done",
+    "loop_lost": "its state file is gone, not done",
     "circuit_open": "it failed at the same point again and again, not done",
 }
 """What the end of a loop is to the user, by the reason it is recorded with."""
@@ -48,7 +51,17 @@ _ENDS = {
 class Look:
     """What the agent should know about where it stands, besides its goal."""
 
-    __slots__ = ("claimed", "failed_check", "mode", "needs_tool", "open_lines", "open_work", "output", "overtime")
+    __slots__ = (
+        "claimed",
+        "failed_check",
+        "mode",
+        "needs_tool",
+        "open_lines",
+        "open_work",
+        "output",
+        "overtime",
+        "running",
+    )
 
     def __init__(self, mode: str = "promise") -> None:
         self.mode = mode
@@ -62,6 +75,8 @@ class Look:
         """The turn took longer than it may."""
         self.needs_tool = False
         """Claude Code is about to end the session, because no tool was used for long."""
+        self.running = ""
+        """What it left running in the background, in words."""
 
 
 def go_on(file: "LoopFile", turn: int, look: Look) -> str:
@@ -96,6 +111,11 @@ def _findings(look: Look) -> "list[str]":
     if look.open_work:
         said = "You said that everything is done, but there is open work" if look.claimed else "Open work"
         found.append("\n".join((f"{said} ({look.open_work}):", *(f"- {line[:_LINE_CAP]}" for line in look.open_lines))))
+    if look.running:
+        found.append(
+            f"In the background there is still {look.running}. If you need its result, wait for it with a tool; if "
+            "not, go on with something else. To stop and wait ends this turn and uses up the next."
+        )
     if look.overtime:
         found.append("The last turn took longer than it may: take smaller steps.")
     if look.needs_tool:
@@ -110,7 +130,7 @@ def _auto(turn: int) -> str:
     return (
         "You work autonomously: look at the tasks and take up the next one that is not complete. After each "
         "significant action print a line like\n"
-        f"[AUTO] Iteration {turn} | Sprint X/Y | Task: TASK-XXX | Status: CONTINUING"
+        f"{AUTO} Iteration {turn} | Sprint X/Y | Task: TASK-XXX | Status: CONTINUING"
     )
 
 

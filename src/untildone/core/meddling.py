@@ -32,6 +32,11 @@ def told_of(state: LoopState) -> list[str]:
     if state.refusals:
         times = "once" if state.refusals == 1 else f"{_at_least(state.refusals, REFUSALS_RECORDED)} times"
         told.append(f"the agent tried to steer the run {times} and was refused")
+    if state.notes_foreign:
+        were = "1 note was" if state.notes_foreign == 1 else f"{state.notes_foreign} notes were"
+        told.append(f"{were} not written by the hook and not believed")
+    if state.notes_gaps:
+        told.append("notes of the hook were taken away or changed")
     return told
 
 

@@ -20,6 +20,7 @@ from untildone.core.repeats import MOST_FAILURES
 from untildone.core.state import LoopState
 from untildone.core.stopping import DONE, Reason
 
+_UNPROVEN = "it ended as done, but no note of a hook proves that its checks passed"
 _NO_GOAL = "Go on with what is not complete."
 _GOAL_CAP = 200_000
 _TEXT_CAP = 4000
@@ -62,6 +63,8 @@ class Notes:
     """Verdicts that wait for the end of the turn they belong to."""
     edited: set[str] = field(default_factory=set)
     """What was edited in the turn under way."""
+    proven: bool = True
+    """No note is missing between the verdicts that wait and now."""
 
     def add(self, at: float, *events: ev.Event) -> None:
         """Let something happen."""
@@ -71,8 +74,12 @@ class Notes:
             self.happened.append((at, event))
 
 
-def note(notes: Notes, line: Mapping[str, Any], now: float) -> bool:
-    """Take in one more line; False when it makes no sense here, and then nothing happened."""
+def note(notes: Notes, line: Mapping[str, Any], now: float, *, linked: bool = True) -> bool:
+    """Take in one more line; False when it makes no sense here, and then nothing happened.
+
+    `linked`: it follows the line before, and none is missing in between.
+    """
+    notes.proven = not notes.checks or (notes.proven and linked)
     at = _number(line.get("at"), _LATEST)
     write = _WRITERS.get(_text(line.get("what")))
     if write is None or at is None or (not notes.state.run_id and write is not _started):
@@ -183,7 +190,7 @@ def _close(line: _Line, notes: Notes) -> None:
         ),
     )
     notes.add(line.at, completed)
-    if notes.checks:
+    if notes.checks and notes.proven:
         notes.add(line.at, _validation(under_way.number, tuple(notes.checks)))
     notes.checks.clear()
     notes.edited.clear()
@@ -266,7 +273,24 @@ def _refused(line: _Line, notes: Notes) -> bool:
 
 
 def _asked(line: _Line, notes: Notes) -> bool:
-    notes.add(line.at, ev.ContinuousWarning(message=f"a question for you: {line.text('question')}"))
+    question = line.text("question")
+    if not question:
+        return False
+    by = line.text("by", _WORD_CAP) or "agent"
+    notes.add(line.at, ev.QuestionAsked(iteration_num=notes.state.attempts, question=question, by=by))
+    return True
+
+
+def _changed(line: _Line, notes: Notes) -> bool:
+    """The state file was edited: from here on the run is about that."""
+    changed = ev.GoalChanged(
+        goal=line.text("goal", _GOAL_CAP).strip() or _NO_GOAL,
+        completion_signal=" | ".join(line.texts("promises")),
+        checks=line.texts("checks"),
+        max_iterations=line.count("max_iterations") or None,
+        deadline=_number(line.facts.get("deadline"), _LATEST) or None,
+    )
+    notes.add(line.at, changed)
     return True
 
 
@@ -285,8 +309,10 @@ def _released(line: _Line, notes: Notes) -> bool:
     if notes.state.open is not None:
         _close(line, notes)
     detail = line.text("detail")
-    if line.facts.get("done") is True and reason in DONE:
-        verified = reason == Reason.VALIDATION_PASSED and notes.state.verified
+    verified = reason == Reason.VALIDATION_PASSED and notes.state.verified
+    if reason == Reason.VALIDATION_PASSED and not verified:
+        notes.add(line.at, ev.ContinuousSuspended(stop_reason=Reason.SURROUNDINGS.value, detail=_UNPROVEN))
+    elif line.facts.get("done") is True and reason in DONE:
         notes.add(line.at, ev.ContinuousCompleted(stop_reason=reason, verified=verified, detail=detail))
     else:
         notes.add(line.at, ev.ContinuousSuspended(stop_reason=reason, detail=detail))
@@ -304,6 +330,7 @@ _WRITERS: Mapping[str, Callable[[_Line, Notes], bool]] = {
     "refused": _refused,
     "milestone": _milestone,
     "asked": _asked,
+    "changed": _changed,
     "released": _released,
 }
 

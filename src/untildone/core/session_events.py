@@ -15,6 +15,34 @@ class NotesFolded(Event):
     """Bytes, from the beginning of the notes."""
     skipped: int = 0
     """Lines among the new ones that made no sense."""
+    last: int = 0
+    """The number of the last line that a hook wrote."""
+    foreign: int = 0
+    """Lines among the new ones that no hook wrote."""
+    gaps: int = 0
+    """Places among the new ones where lines of the hooks are missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoalChanged(Event):
+    """The user changed what such a loop works for, or what judges it, while it was at work."""
+
+    TYPE: ClassVar[str] = "continuous.goal_changed"
+    goal: str
+    completion_signal: str
+    checks: tuple[str, ...] = ()
+    max_iterations: int | None = None
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAsked(Event):
+    """Such a loop has a question for the human, and goes on without an answer."""
+
+    TYPE: ClassVar[str] = "continuous.question_asked"
+    iteration_num: int
+    question: str
+    by: str = "agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "ash", "fish"})
 class Simple:
     """One program called, after everything around it was taken away."""
 
-    __slots__ = ("fed", "piped", "words", "writes")
+    __slots__ = ("at", "fed", "more", "piped", "scope", "sets", "words", "writes")
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -45,6 +45,14 @@ class Simple:
         """The here-document it reads."""
         self.piped = False
         """It reads what the command before it writes."""
+        self.more = False
+        """What it reads are further words: `xargs` calls it."""
+        self.sets: list[tuple[str, str]] = []
+        """Variables that are given a value before it."""
+        self.at = 0
+        """Its place in the text: one that is substituted into another has the place of that."""
+        self.scope: tuple[int, ...] = ()
+        """The shells below the first one that it runs in: what is changed there ends with them."""
 
     @property
     def program(self) -> str:
@@ -77,16 +85,26 @@ class Simple:
 def simple_commands(text: str, depth: int = 0) -> list[Simple]:
     """Every simple command in a text, also those that another shell, `eval` or a substitution runs."""
     if depth > _DEEPEST:
-        return []
+        whole = Simple()
+        whole.words = [text]  # nobody takes it apart any more; what it names can still be seen
+        return [whole]
     found: list[Simple] = []
     for command in _Reader(text[:LONGEST], depth).read():
         bare = _unwrapped(command)
-        if not bare.words and not bare.writes:
+        if not bare.words and not bare.writes and not bare.sets:
             continue
         found.append(bare)
+        below = () if bare.program == "eval" else (-1 - bare.at,)
         for inner in _inner(bare):
-            found.extend(simple_commands(inner, depth + 1))
+            found.extend(_moved(simple_commands(inner, depth + 1), bare.at, (*bare.scope, *below)))
     return found
+
+
+def _moved(commands: list[Simple], at: int, scope: tuple[int, ...]) -> list[Simple]:
+    """The same commands where they stand in a larger text."""
+    for command in commands:
+        command.at, command.scope = at, (*scope, *command.scope)
+    return commands
 
 
 def _inner(command: Simple) -> list[str]:
@@ -105,18 +123,22 @@ def _unwrapped(command: Simple) -> Simple:
     """Without assignments, reserved words and programs that only run another."""
     words = command.words
     at = 0
+    bare = Simple()
     while at < len(words):
         word = words[at]
         name = word.rpartition("/")[2]
         if word in _RESERVED or _is_assignment(word):
+            if _is_assignment(word):
+                bare.sets.append((word.partition("=")[0], word.partition("=")[2]))
             at += 1
         elif name in _WRAPPERS:
             at = _after_options(words, at + 1, _WRAPPERS[name])
             at += name == "timeout"  # its time
+            bare.more = bare.more or name == "xargs"
         else:
             break
-    bare = Simple()
     bare.words, bare.writes, bare.fed, bare.piped = words[at:], command.writes, command.fed, command.piped
+    bare.at, bare.scope = command.at, command.scope
     return bare
 
 
@@ -147,6 +169,8 @@ class _Reader:
         self.target = ""
         """What the next word is: `write` for a file to write, `skip` for one to read, `here` for a delimiter."""
         self.waiting: list[tuple[Simple, str]] = []
+        self.scope: tuple[int, ...] = ()
+        self.shells = 0
 
     def read(self) -> list[Simple]:
         while self.at < len(self.text):
@@ -220,15 +244,20 @@ class _Reader:
             self.at += 1
             return
         self._put(text[at : end + 1])
-        self.nested.extend(simple_commands(inner, self.depth + 1))
+        self._nest(inner)
         self.at = end + 1
+
+    def _nest(self, inner: str) -> None:
+        self.shells += 1
+        commands = simple_commands(inner, self.depth + 1)
+        self.nested.extend(_moved(commands, len(self.done), (*self.scope, self.shells)))
 
     def _redirect(self, char: str) -> None:
         text, at = self.text, self.at
         if text.startswith(("<(", ">("), at):
             end = _closing(text, at + 2)
             self._put(text[at : end + 1])
-            self.nested.extend(simple_commands(text[at + 2 : end], self.depth + 1))
+            self._nest(text[at + 2 : end])
             self.at = end + 1
             return
         if self.word is not None and "".join(self.word).isdigit():
@@ -249,6 +278,12 @@ class _Reader:
         is_double = following == char and char in "&|;"
         piped = char == "|" and not is_double
         self._end_command(piped=piped)
+        if char == "(":
+            self.shells += 1
+            self.scope = (*self.scope, self.shells)
+        elif char == ")":
+            self.scope = self.scope[:-1]
+        self.current.scope = self.scope
         self.at += 2 if is_double or (char == "|" and following == "&") else 1
         if char == "\n":
             self._here_documents()
@@ -269,9 +304,10 @@ class _Reader:
         self._end_word()
         self.target = ""
         if self.current.words or self.current.writes:
+            self.current.at = len(self.done)
             self.done.append(self.current)
         self.current = Simple()
-        self.current.piped = piped
+        self.current.piped, self.current.scope = piped, self.scope
 
     def _here_documents(self) -> None:
         """What follows up to the delimiter is text, not commands."""

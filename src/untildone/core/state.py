@@ -295,6 +295,12 @@ class LoopState:
     """Of a loop inside Claude Code: how many bytes of what its hooks wrote down are in the log."""
     notes_skipped: int = 0
     """Lines of that which made no sense."""
+    notes_last: int = 0
+    """The number of the last line that a hook wrote."""
+    notes_foreign: int = 0
+    """Lines that no hook wrote."""
+    notes_gaps: int = 0
+    """Places where lines of the hooks are missing."""
 
     driving: bool = False
     active_seconds: float = 0.0

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     LANDING_FAILED = "landing_failed"
     HOOK_FAILED = "hook_failed"
     SURROUNDINGS = "surroundings_failed"
+    LOOP_LOST = "loop_lost"
     INTERNAL_ERROR = "internal_error"
 
 
@@ -69,7 +70,7 @@ class Ending(NamedTuple):
 
 ENDINGS: dict[Reason, Ending] = {
     Reason.SHUTDOWN_SIGNAL: Ending(130, "the process was asked to end (Ctrl+C, SIGTERM)"),
-    Reason.STOP_REQUESTED: Ending(130, "a human asked for it (`untildone stop`)"),
+    Reason.STOP_REQUESTED: Ending(130, "asked for by a command (`untildone stop`)"),
     Reason.VALIDATION_PASSED: Ending(0, "the agent claimed to be done and every check passed"),
     Reason.COMPLETION_SIGNAL: Ending(0, "there were no checks, and the agent claimed to be done often enough in a row"),
     Reason.BLOCKED: Ending(5, "the agent reported that it is blocked"),
@@ -92,6 +93,7 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.LANDING_FAILED: Ending(7, "the work is done but could not be landed; it is kept: `untildone land`"),
     Reason.HOOK_FAILED: Ending(1, "a command of the user's failed and `--hook-failure stop` was given"),
     Reason.SURROUNDINGS: Ending(1, "git, the folder or the agent's program failed; the work is kept"),
+    Reason.LOOP_LOST: Ending(1, "the loop inside Claude Code is gone"),
     Reason.INTERNAL_ERROR: Ending(1, "a bug: the work is kept, the details are in the log"),
 }
 

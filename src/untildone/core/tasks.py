@@ -1,14 +1,17 @@
-"""A task file: Markdown checkboxes, the ones under Optional or Future headings not blocking."""
+"""A task file: Markdown checkboxes, the ones under Optional or Future headings not blocking.
 
-import re
-from dataclasses import dataclass
+Stdlib only, and next to nothing of it: the Stop hook runs this file under `python3 -I -S`.
+"""
 
 from .markdown import fenced, split_lines
 
-_BOX = re.compile(r"\s*(?:[-*+]|[0-9]{1,9}[.)])\s+\[([ xX])\](?=\s|$)")
-_HEADING = re.compile(r" {0,3}(#{1,6})(?=\s|$)")
+_TICKED = "xX\u2713\u2714"
+_DROPPED = "-"
 _OPTIONAL = frozenset({"optional", "future", "future enhancements", "nice to have"})
 _TITLE_CAP = 500
+_LONGEST_NUMBER = 9
+_DEEPEST = 6
+_INDENT = 3
 
 DEFAULT_TEMPLATE = """\
 <tasks>
@@ -18,15 +21,25 @@ DEFAULT_TEMPLATE = """\
 Pick the next open task from the list above, complete it, and mark it done in the task file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
     """The boxes of a task file."""
 
-    open_blocking: int = 0
-    open_optional: int = 0
-    ticked: int = 0
-    next_open: str = ""
-    """The first open blocking task, in its own words."""
+    __slots__ = ("next_open", "open_blocking", "open_optional", "ticked")
+
+    def __init__(self, *, open_blocking: int = 0, open_optional: int = 0, ticked: int = 0, next_open: str = "") -> None:
+        self.open_blocking = open_blocking
+        self.open_optional = open_optional
+        self.ticked = ticked
+        self.next_open = next_open
+        """The first open blocking task, in its own words."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tasks) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # it can be changed
+
+    def __repr__(self) -> str:
+        return f"Tasks({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
 
 
 def read_tasks(text: str) -> Tasks:
@@ -39,26 +52,56 @@ def read_tasks(text: str) -> Tasks:
     for line, is_code in zip(lines, fenced(lines, unclosed=False), strict=True):
         if is_code:
             continue
-        if heading := _HEADING.match(line):
-            optional_below = _optional_level(heading, line, optional_below)
-        elif box := _BOX.match(line):
-            if box[1] != " ":
+        if level := _heading_level(line):
+            optional_below = _optional_level(level, line, optional_below)
+        elif (box := _box(line)) is not None:
+            mark, title = box
+            if mark in _TICKED:
                 ticked += 1
             elif optional_below:
                 optional += 1
             else:
-                blocking.append(line[box.end() :].strip()[:_TITLE_CAP])
+                blocking.append(title)
     first = blocking[0] if blocking else ""
     return Tasks(open_blocking=len(blocking), open_optional=optional, ticked=ticked, next_open=first)
 
 
-def _optional_level(heading: re.Match[str], line: str, optional_below: int) -> int:
+def _box(line: str) -> tuple[str, str] | None:
+    """Mark and title of a checkbox, however carelessly it is written; none for one that was dropped."""
+    bare = line.lstrip()
+    after = bare[1:] if bare[:1] in {"-", "*", "+"} else _after_number(bare)
+    after = after.lstrip()
+    inside, closed, _ = after[1:3].partition("]")
+    if after[:1] != "[" or not closed or len(inside) > 1 or inside == _DROPPED:
+        return None
+    title = after[len(inside) + 2 :]
+    if title[:1].strip() or (not inside and not title.strip()):
+        return None  # a link, or no box at all
+    is_mark = not inside.isalnum() or inside in _TICKED
+    return (inside or " ", title.strip()[:_TITLE_CAP]) if is_mark else None
+
+
+def _after_number(bare: str) -> str:
+    """What follows the number of a numbered item; nothing where the line is none."""
+    digits = len(bare) - len(bare.lstrip("0123456789"))
+    is_item = 0 < digits <= _LONGEST_NUMBER and bare[digits : digits + 1] in {".", ")"}
+    return bare[digits + 1 :] if is_item else ""
+
+
+def _heading_level(line: str) -> int:
+    """How many marks a heading has; 0: it is none."""
+    bare = line.lstrip(" ")
+    level = len(bare) - len(bare.lstrip("#"))
+    is_heading = len(line) - len(bare) <= _INDENT and level <= _DEEPEST and not bare[level : level + 1].strip()
+    return level if is_heading else 0
+
+
+def _optional_level(level: int, line: str, optional_below: int) -> int:
     """The level of the optional heading we are under after this heading; 0: none."""
-    level = len(heading[1])
     if 0 < optional_below < level:
         return optional_below
     # Only the whole title counts: "Optional chaining" is work to do.
-    title = " ".join(line[heading.end() :].replace("-", " ").strip(" \t#*_`:").lower().split())
+    title = " ".join(line.lstrip(" ")[level:].replace("-", " ").strip(" \t#*_`:").lower().split())
     return level if title in _OPTIONAL else 0
 
 

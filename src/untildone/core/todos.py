@@ -9,8 +9,21 @@ if TYPE_CHECKING:
 
 SHOWN_PENDING = 5
 IN_PROGRESS, PENDING = "in_progress", "pending"
+CLOSED = (
+    "completed",
+    "complete",
+    "done",
+    "closed",
+    "finished",
+    "cancelled",
+    "canceled",
+    "skipped",
+    "abandoned",
+    "deleted",
+)
+"""Only these words say that something is over; every other one, known or not, leaves it open."""
 _MOST = 500
-"""A list that is longer is cut: nobody works through it, and it would fill the context."""
+"""No reminder is longer: nobody works through it, and it would fill the context."""
 _LONGEST = 300
 
 _RULES = """\
@@ -34,11 +47,19 @@ class Todo:
 
 def read_todos(value: object) -> list[Todo]:
     """The items of a parsed `{"todos": [{"content", "status"}]}`, or of that list alone; what is none is left out."""
-    listed = value.get("todos") if isinstance(value, dict) else value
-    if not isinstance(listed, list):
-        return []
-    found = (_todo(item) for item in listed[:_MOST])
+    found = (_todo(item) for item in _listed(value) or ())
     return [todo for todo in found if todo is not None]
+
+
+def is_understood(value: object) -> bool:
+    """Whether `read_todos` finds a list there, and leaves nothing of it out."""
+    listed = _listed(value)
+    return listed is not None and all(_todo(item) is not None for item in listed)
+
+
+def _listed(value: object) -> "list[object] | None":
+    listed = value.get("todos") if isinstance(value, dict) else value
+    return listed if isinstance(listed, list) else None
 
 
 def as_json(todos: "Iterable[Todo]") -> dict[str, list[dict[str, str]]]:
@@ -48,13 +69,23 @@ def as_json(todos: "Iterable[Todo]") -> dict[str, list[dict[str, str]]]:
 
 def open_todos(todos: "Iterable[Todo]") -> list[Todo]:
     """What is left to do, in progress first."""
-    kept = [todo for todo in todos if todo.status in {IN_PROGRESS, PENDING}]
+    kept = [todo for todo in todos if is_open(todo.status)]
     return sorted(kept, key=lambda todo: todo.status != IN_PROGRESS)
+
+
+def is_open(status: str) -> bool:
+    """Whether this status says that something is left to do."""
+    return status_word(status) not in CLOSED
+
+
+def status_word(text: str) -> str:
+    """A status in the one form in which they are compared."""
+    return "_".join(text.lower().replace("-", " ").replace("_", " ").split())
 
 
 def reminder(todos: "Iterable[Todo]") -> str:
     """The text that is put beside a prompt; nothing where no work is open."""
-    left = open_todos(todos)
+    left = open_todos(todos)[:_MOST]
     working = [todo for todo in left if todo.status == IN_PROGRESS]
     waiting = left[len(working) :]
     if not left:
@@ -83,7 +114,7 @@ def _todo(item: object) -> Todo | None:
     if not isinstance(content, str) or not isinstance(status, str):
         return None
     name = str(key) if isinstance(key, str | int) else ""
-    return Todo(one_line(content), one_line(status).lower().replace("-", "_"), name[:_LONGEST])
+    return Todo(one_line(content), status_word(one_line(status)), name[:_LONGEST])
 
 
 def one_line(text: str) -> str:

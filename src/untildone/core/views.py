@@ -181,7 +181,8 @@ def _status(state: LoopState, now: float, *, alive: bool, zone: tzinfo | None) -
         case "completed" | "suspended":
             return state.phase, f"{state.phase}: {meaning(state.stop_reason or '')}", None
         case _ if not alive:
-            return "interrupted", "interrupted (its driver is gone)", None
+            why = "no session has it, and no end of it was noted" if state.spec.in_session else "its driver is gone"
+            return "interrupted", f"interrupted ({why})", None
         case _:
             return _at_work(state, now, zone)
 

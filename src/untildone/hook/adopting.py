@@ -14,23 +14,25 @@ _HIGHEST = 40
 """No project lies deeper below its repository."""
 _COMPRESSED = 4
 """The version of an index in which paths do not stand as they are."""
+_SLASH = 0x2F
 
 
 def adopt_older(call: "Call") -> str:
     """Let this session take up the loop of an older layout, if one waits here; its name, or nothing.
 
-    Writing such a file has always been how those loops are started. One that came with the repository was not written
-    by this user, and ours are started by a command: both stay where they are and do nothing.
+    Writing such a file has always been how those loops are started. One that may have come from elsewhere was not
+    written by this user, and ours are started by a command: both stay where they are and do nothing.
     """
     if not call.session or os.path.lexists(os.path.join(call.project, LOOP)):
         return ""
     waiting = (name for name in (CONTINUATION, AUTONOMOUS) if os.path.lexists(os.path.join(call.project, name)))
     name = next(waiting, "")
-    if not name or not _fit(call.project, name) or came_with_repository(call.project, name):
+    if not name or not _fit(call.project, name) or not is_the_users(call.project, name):
         return ""
     from untildone.hook.starting import adopt
 
-    adopt(call.home, call.project, now=call.now, session=call.session, transcript=call.text("transcript_path"))
+    transcript = call.text("transcript_path")
+    adopt(call.home, call.project, now=call.now, session=call.session, transcript=transcript, env=call.env)
     return name
 
 
@@ -55,18 +57,32 @@ def _fit(project: str, name: str) -> bool:
     return file is not None and file.active
 
 
+def is_the_users(project: str, name: str) -> bool:
+    """Whether this user put the file here: the project is a git repository, or a part of one, that does not know it.
+
+    Without git nobody can tell: the folder may have been downloaded as it is, loop and all.
+    """
+    repository = _repository_of(project, name)
+    return repository is not None and not repository.holds(project, name) and repository.has_part(project)
+
+
 def came_with_repository(project: str, name: str) -> bool:
-    """Whether git knows this file as part of a repository. Where that cannot be told, it is taken to be so."""
-    place = project
+    """Whether git knows this file as part of a repository. Where there is one that cannot be read, it is taken to."""
+    repository = _repository_of(project, name)
+    return repository is not None and repository.holds(project, name)
+
+
+def _repository_of(project: str, name: str) -> "_Repository | None":
+    """The repository in whose tree a file lies. Its own folder may be one: that is what a submodule is."""
+    place = os.path.dirname(os.path.join(project, name))
     for _ in range(_HIGHEST):
         found = os.path.join(place, ".git")
         if os.path.lexists(found):
-            inside = os.path.relpath(os.path.join(project, name), place)
-            return _stands_in_index(_git_folder(found, place), os.fsencode(inside))
+            return _Repository(place, _git_folder(found, place))
         if place == os.path.dirname(place):
-            return False
+            return None
         place = os.path.dirname(place)
-    return True
+    return None
 
 
 def _git_folder(found: str, place: str) -> str:
@@ -77,21 +93,46 @@ def _git_folder(found: str, place: str) -> str:
     return os.path.join(place, folder.strip()) if folder.strip() else ""
 
 
-def _stands_in_index(folder: str, path: bytes) -> bool:
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return True
-    # An index may be split; its paths then stand in another file beside it.
-    return any(_mentions(os.path.join(folder, n), path) for n in names if n == "index" or n.startswith("sharedindex."))
+class _Repository:
+    """What git has noted about a folder."""
+
+    def __init__(self, place: str, folder: str) -> None:
+        self._place = place
+        try:
+            # An index may be split; its paths then stand in another file beside it.
+            names = [name for name in os.listdir(folder) if name == "index" or name.startswith("sharedindex.")]
+        except OSError:
+            names = ["index"]
+        self._files = [os.path.join(folder, name) for name in names]
+        self._is_noted = "index" in names
+
+    def holds(self, project: str, name: str) -> bool:
+        """Whether it brought this file, or the folder it lies in as a whole. What cannot be read may say so."""
+        if len(self._place) > len(project):
+            return True  # our folders are no repositories of their own, unless somebody made them so
+        path = os.fsencode(os.path.relpath(os.path.join(project, name), self._place))
+        # A folder alone is a submodule, or one of a sparse checkout.
+        parts = path.split(b"/")
+        return any(self._says(b"/".join(parts[:count]), rb"/?\0") for count in range(len(parts), 0, -1))
+
+    def has_part(self, project: str) -> bool:
+        """Whether it takes care of a project: one that it ignores came from elsewhere, as installed packages do."""
+        if project == self._place:
+            return self._is_noted
+        return self._is_noted and self._says(os.fsencode(os.path.relpath(project, self._place)), b"/")
+
+    def _says(self, path: bytes, end: bytes) -> bool:
+        return any(_mentions(file, path, end) for file in self._files)
 
 
-def _mentions(index: str, path: bytes) -> bool:
+def _mentions(index: str, path: bytes, end: bytes) -> bool:
     import mmap
     import re
 
+    # Before a path stands its length, which may be the number of a slash.
+    begins = b"" if len(path) & 0xFF == _SLASH or end == b"/" else rb"(?<!/)"
     try:
-        with open(index, "rb") as file:
+        with open(os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return True
             head = file.read(8)
@@ -99,6 +140,6 @@ def _mentions(index: str, path: bytes) -> bool:
                 return True
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 # Some file systems do not tell small letters from capitals.
-                return re.search(rb"(?i)(?<!/)" + re.escape(path) + rb"\0", content) is not None
+                return re.search(rb"(?i)" + begins + re.escape(path) + end, content) is not None
     except (OSError, ValueError):
         return True

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     Handler = Callable[["Call"], Answer]
 
 _LONGEST_INPUT = 64 << 20
+_OUTER = "UNTILDONE_RUN"
+"""Set inside a run of `untildone run`, where the outer loop decides."""
+_OWN = "Deliver"
+"""An event of our own."""
 _HOMES = {
     "Stop": "stopping",
     "StopFailure": "stopping",
@@ -24,9 +28,9 @@ _HOMES = {
     "PreToolUse": "tools",
     "PostToolUse": "tools",
     "PostToolUseFailure": "tools",
-    "Deliver": "notifying",
+    _OWN: "notifying",
 }
-"""The module of each event; its function is named `on_<event in lower case>`. `Deliver` is an event of our own."""
+"""The module of each event; its function is named `on_<event in lower case>`."""
 
 
 class Call:
@@ -56,12 +60,24 @@ def answer_hook(event_name: str) -> None:
         import time
 
         call = Call(given, os.environ, time.time())  # noqa: TID251 the edge of its own small world
+        if call.env.get(_OUTER) and event_name != _OWN and not _is_held(call):
+            return
         said = _handler(event_name)(call)
         if said:
             sys.stdout.write(plain_json.render(said) + "\n")
             sys.stdout.flush()
     except BaseException as trouble:  # noqa: BLE001 fails open, always
         _note(event_name, trouble)
+        if event_name == "Stop" and isinstance(trouble, OSError):
+            _tell(trouble)
+
+
+def _is_held(call: Call) -> bool:
+    """Whether a loop holds this session: then no variable frees it."""
+    from untildone.hook import register
+
+    entry = register.find(call.home, call.project)
+    return entry is not None and bool(call.session) and entry.get("session") == call.session
 
 
 def _handler(event_name: str) -> "Handler":
@@ -69,6 +85,21 @@ def _handler(event_name: str) -> "Handler":
     __import__(name)  # `importlib` would load `warnings` first
     handler: Handler = getattr(sys.modules[name], f"on_{event_name.lower()}")
     return handler
+
+
+def _tell(trouble: OSError) -> None:
+    """A session that just stops would look done. The disk is full or a folder read-only: the user can mend that."""
+    try:
+        from untildone.core.printable import one_line
+
+        why = ": ".join(str(part) for part in (trouble.strerror or str(trouble), trouble.filename) if part)
+        said = (
+            f"untildone: this stop could not be decided ({why}); the loop stays: mend that, then say anything to go on"
+        )
+        sys.stdout.write(plain_json.render({"systemMessage": one_line(said)}) + "\n")
+        sys.stdout.flush()
+    except BaseException:  # noqa: BLE001, S110 there is nobody left to tell
+        pass
 
 
 def _note(event_name: str, trouble: BaseException) -> None:

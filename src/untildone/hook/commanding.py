@@ -8,6 +8,8 @@ from untildone.core import typed_options as typed
 from untildone.core.printable import one_line, printable
 from untildone.errors import UsageError
 from untildone.hook import register, starting
+from untildone.hook.command_files import stranger
+from untildone.hook.holding import is_left
 from untildone.hook.limiting import block_cap
 from untildone.hook.loop_reading import read_loop
 from untildone.hook.work import KNOWN, goal_from_todos
@@ -50,13 +52,14 @@ PROJECT = "Bring this project to completion: requirements, then tasks, then spri
 def on_userpromptexpansion(call: "Call") -> "Answer":
     """Do what one of our commands asks for; any other is not ours."""
     name = call.text("command_name")
-    if not name.startswith(PREFIX):
-        return None
-    command = _COMMANDS.get(name.removeprefix(PREFIX))
+    command = _COMMANDS.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
     if command is None:
         return None
     prompt = call.text("prompt_id")
     try:
+        _refuse_a_stranger(call, name)
+        if call.text("command_args").strip() in {"-h", "--help"}:
+            return _only_said(command_words.usage(name))
         if prompt and not register.first_to_answer(call.home, call.project, prompt):
             return None
         return command(call, call.text("command_args"))
@@ -64,6 +67,16 @@ def on_userpromptexpansion(call: "Call") -> "Answer":
         return _only_said(str(refused))
     except OSError as refused:
         return _only_said(f"{refused.filename or 'a file'} cannot be written: {refused.strerror}")
+
+
+def _refuse_a_stranger(call: "Call", name: str) -> None:
+    """What the model is about to read has to be our text, not one that somebody else put under its name."""
+    strange = stranger(call, name.removeprefix(PREFIX))
+    if strange:
+        raise UsageError(
+            f"/{name} is not ours here, so it did nothing: {strange} has its name. Look at it; remove it, or let "
+            "`untildone plugin install` bring ours up to date"
+        )
 
 
 # --- the commands ----------------------------------------------------------------------------------------------
@@ -128,6 +141,7 @@ def _adopted(call: "Call", given: "Typed") -> "Answer":
         call.project,
         session=call.session,
         transcript=call.text("transcript_path"),
+        env=call.env,
         now=call.now,
     )
     answer = _begun(call, entry)
@@ -219,6 +233,7 @@ def _held(call: "Call", given: "Typed") -> "dict[str, Any]":
     return {
         "session": call.session,
         "transcript": call.text("transcript_path"),
+        "env": call.env,
         "now": call.now,
         "total_seconds": _duration(time if minutes is None else f"{minutes}m"),
         "deadline": None if deadline is None else _moment(deadline, call.now),
@@ -268,10 +283,11 @@ def _begun(call: "Call", entry: "Entry") -> "Answer":
 
 def _standing(call: "Call", entry: "Entry") -> str:
     held = {call.session: "holds this session", "": "waits for `/untildone:loop --adopt`"}
+    left = ", which is not open: `/untildone:loop --adopt` takes it up here" if is_left(entry) else ""
     return command_words.standing(
         read_loop(entry),
         where=entry["file"],
-        session=held.get(entry["session"], f"holds another session ({entry['session'][:8]})"),
+        session=held.get(entry["session"], f"holds another session ({entry['session'][:8]}){left}"),
         failures=entry.get("failures", 0),
         checks=entry["checks"],
     )

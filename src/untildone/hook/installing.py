@@ -37,6 +37,8 @@ class Kept:
     cap: str | None = None
     files: dict[str, str] = field(default_factory=dict)
     """Files we put beside it, with the hashes of their contents."""
+    made: bool = False
+    """There was no folder for it before."""
 
 
 def hooks_here() -> list[Hook]:
@@ -55,19 +57,23 @@ def hooks_here() -> list[Hook]:
     ]
 
 
-def install(settings: Path, state: Path) -> bool:
-    """Put hooks, the raised cap and the commands in; False: all of it was there already."""
+def install(settings: Path, state: Path, *, only_cap: bool = False) -> bool:
+    """Put hooks, the raised cap and the commands in; False: all of it was there already.
+
+    With `only_cap` the cap alone: beside the plugin, which brings the rest, everything else would be there twice.
+    """
     with Lock(str(_kept_path(settings, state)) + ".lock"):
         kept = _load(settings, state)
         content = _read(settings)
+        made = kept.made if kept is not None else not settings.parent.exists()
         text = _clean(content, settings, kept)
         if kept is None or content is None or _hash(content) != kept.after:
             before = None if content is None else text.encode("utf-8", "surrogateescape")
             kept = Kept(before=before, cap=cap_of(read_settings(text, str(settings))), files=kept.files if kept else {})
-        wanted = with_hooks(text, hooks_here()).encode("utf-8", "surrogateescape")
+        wanted = with_hooks(text, () if only_cap else hooks_here()).encode("utf-8", "surrogateescape")
         changed = wanted != content
-        kept.after = _hash(wanted)
-        copied = dict(_copies(settings.parent))
+        kept.after, kept.made = _hash(wanted), made
+        copied = {} if only_cap else dict(_copies(settings.parent))
         changed = _forget(kept, copied) or changed
         changed = _copy(kept, copied) or changed
         _save(settings, state, kept)
@@ -86,11 +92,14 @@ def uninstall(settings: Path, state: Path) -> bool:
             wanted = kept.before
         found = kept is not None or (content is not None and wanted != content)
         if content is not None and wanted is None:
-            _remove(Path(os.path.realpath(settings)))
+            _remove(Path(os.path.realpath(settings)), folders=0)
         elif content is not None and wanted is not None and wanted != content:
             _write(settings, wanted)
         if kept is not None:
             _forget(kept, {})
+            if kept.made:
+                with suppress(OSError):  # somebody else's files are in it by now
+                    settings.parent.rmdir()
             _remove(_kept_path(settings, state))
     return found
 
@@ -171,6 +180,7 @@ def _load(settings: Path, state: Path) -> Kept | None:
             after=known["after"],
             cap=known["cap"],
             files=dict(known["files"]),
+            made=known.get("made") is True,
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -183,6 +193,7 @@ def _save(settings: Path, state: Path, kept: Kept) -> None:
         "after": kept.after,
         "cap": kept.cap,
         "files": kept.files,
+        "made": kept.made,
     }
     write_text(str(_kept_path(settings, state)), json.dumps(known), private=True)
 

@@ -32,12 +32,31 @@ def on_sessionstart(call: "Call") -> "Answer":
     entry = register.find(call.home, call.project)
     if entry is None:
         return _notice(call)
-    if not call.session or entry.get("session") != call.session or call.text("source") not in _LOST:
+    if not call.session:
+        return None
+    _note_who_is_here(call, entry)
+    if entry.get("session") != call.session or call.text("source") not in _LOST:
         return None
     from untildone.hook.loop_reading import read_loop
 
     file = read_loop(entry)
     return None if file is None or not file.active else _context("SessionStart", _goal_again(call.home, entry, file))
+
+
+def _note_who_is_here(call: "Call", entry: "Entry") -> None:
+    """Which Claude Code has the session of a loop open from now on; one that begins another session has left it."""
+    from untildone.hook.holding import leave, note_holder
+
+    note = note_holder if entry.get("session") == call.session else leave
+    if not note(entry, call.env):
+        return
+    try:
+        with register.lock(call.home, call.project):
+            known = register.find(call.home, call.project)
+            if known is not None and known["loop"] == entry["loop"] and note(known, call.env):
+                register.write(call.home, known)
+    except OSError:
+        return  # the goal is more important
 
 
 def _context(event: str, text: str) -> "Answer":
@@ -56,7 +75,7 @@ def _goal_again(home: str, entry: "Entry", file: "LoopFile") -> str:
     ]
     if file.promises:
         said = " or ".join(file.promises)
-        parts.append(f"Only when all of it is reached and verified, say on a line of its own: {said}")
+        parts.append(f"Only when all of it is reached and verified, say alone on the last line of your message: {said}")
     if entry.get("failures"):
         parts.append(
             f"It failed {entry['failures']} times in a row at the same point: {entry.get('failure_point', '')}"
@@ -79,9 +98,9 @@ def _notice(call: "Call") -> "Answer":
     if not found or call.text("source") == "compact":
         return None
     if found != LOOP:
-        from untildone.hook.adopting import came_with_repository
+        from untildone.hook.adopting import is_the_users
 
-        if not came_with_repository(call.project, found):
+        if is_the_users(call.project, found):
             return None  # whoever stops first here takes it up, and says so
     return {
         "systemMessage": f"untildone: {found} lies here but was not started on this machine, so it does nothing; "

@@ -1,12 +1,14 @@
-"""What an agent must not touch while a loop holds it: the loop's own state, its contract, the operator's commands."""
+"""What an agent must not touch while a loop holds it: the loop's own state, its contract, what makes the hooks run."""
 
 import os
 
+from untildone.core.shell_walk import Walk, is_wild, lies_above, lies_in, normal
 from untildone.hook.places import AUTONOMOUS, CONTINUATION, DEVTEAM, LOOP
+from untildone.hook.sealing import KEY_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from untildone.core.shell_line import Simple
     from untildone.hook.answering import Call
@@ -15,76 +17,57 @@ CONTRACT = "untildone.toml"
 PYPROJECT = "pyproject.toml"
 _TABLE = "tool.untildone"
 _EDITS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
-_FOLDERS = (os.path.dirname(LOOP), os.path.dirname(AUTONOMOUS))
-_FILES = (CONTINUATION, DEVTEAM, CONTRACT)
-_MARKS = (".untildone", ".stravinsky", ".multi-agent", "devteam.db", CONTRACT, "untildone/loops", _TABLE)
-"""A command without any of these, or of the places of this machine, is about nothing of ours."""
-_READERS = frozenset(
-    {
-        *("cat", "head", "tail", "less", "more", "bat", "nl", "tac", "wc", "file", "stat", "ls", "tree", "du", "echo"),
-        *("grep", "egrep", "fgrep", "rg", "ag", "diff", "cmp", "comm", "cut", "uniq", "tr", "jq", "yq", "xxd", "od"),
-        *("test", "[", "[[", "printf", "readlink", "realpath", "basename", "dirname", "cd", "pushd", "strings"),
-        *("md5sum", "sha1sum", "sha256sum", "cksum", "hexdump", "true", "false", "pwd", "untildone"),
-    }
-)
-_HARMLESS_GIT = frozenset(
-    {"status", "diff", "log", "show", "ls-files", "check-ignore", "blame", "grep", "add", "commit"}
-)
-_SEES = frozenset(
-    {
-        "task",
-        "ask",
-        "status",
-        "ls",
-        "log",
-        "brief",
-        "replay",
-        "doctor",
-        "config",
-        "completion",
-        "--help",
-        "-h",
-        "--version",
-    }
-)
-_SEES_OF = {"loop": frozenset({"status", "history", "templates"}), "plugin": frozenset({"status"})}
-_LAUNCHERS = frozenset({"untildone", "uv", "uvx", "pipx", "sh", "bash", "claude"})
-_BEFORE_NAME = 6
+_KEYS = (KEY_FILE, "seal.key")
+_PATHS = ("file_path", "notebook_path", "path", "destination", "target_file")
+"""What tools call the file they work on."""
+_LOOKING = ("read", "get", "list", "search", "find", "view", "info")
+"""In the name of a tool of somebody else: it only looks."""
 
 STATE = "that is the loop's own state: it is changed by the user, or by `untildone task …` for tasks"
 LAW = "that is what the work is judged by: if it is wrong, say so and report BLOCKED instead of changing it"
+RUNS = "that decides whether the hooks of this loop run: it is the user's, and stays as it is until the loop is over"
 OPERATOR = "only the user starts, stops or changes loops and runs: go on with the work, or report BLOCKED"
 
-
-def why_not_edit(call: "Call", tool: str, given: "Mapping[str, object]") -> str:
-    """Why this file must not be edited; nothing where it may."""
-    path = given.get("notebook_path" if tool == "NotebookEdit" else "file_path")
-    if tool not in _EDITS or not isinstance(path, str):
-        return ""
-    path = os.path.join(call.text("cwd") or call.project, os.path.expanduser(path))
-    # As it is written and as links lead it: neither may end in a place of ours.
-    reason = _judged(call, os.path.normpath(path)) or _judged(call, os.path.realpath(path))
-    if not reason and os.path.basename(path).casefold() == PYPROJECT:
-        from untildone.hook.contract_edits import changes_contract
-
-        return LAW if changes_contract(path, tool, given) else ""
-    return reason
+_MARKS = (
+    *((mark, STATE) for mark in (".untildone", ".stravinsky", ".multi-agent", "devteam.db")),
+    *((mark, STATE) for mark in ("state/untildone", "config/untildone")),
+    *((mark, LAW) for mark in (CONTRACT, _TABLE)),
+    *((mark, RUNS) for mark in (".claude/settings", ".claude/commands/untildone")),
+)
+"""A word with one of these is about something of ours, however it goes on."""
+_IN_CODE = ((KEY_FILE, STATE), ("untildone.hook", STATE), ("loop.md", STATE), ("tasks.db", STATE))
+"""The same in a program that stands on the command line itself."""
 
 
-def _judged(call: "Call", path: str) -> str:
-    bare = path.casefold()
-    for root in {call.project, os.path.normpath(call.env.get("CLAUDE_PROJECT_DIR") or call.project)}:
-        base = root.casefold()
-        if any(_is_in(bare, f"{base}/{name}") for name in (*_FOLDERS, CONTINUATION, DEVTEAM)):
-            return STATE
-        if bare == f"{base}/{CONTRACT}":
-            return LAW
-    own = {call.home, os.path.realpath(call.home), os.path.dirname(own_settings(call.env))}
-    return STATE if any(_is_in(bare, folder.casefold()) for folder in own) else ""
+# --- places ------------------------------------------------------------------------------------------------------
 
 
-def _is_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
+def _places(call: "Call") -> "list[tuple[str, str]]":
+    """Everything of ours on this machine, and why it is to be left alone."""
+    home = _home(call)
+    found = [(call.home, STATE), (os.path.dirname(own_settings(call.env)), STATE)]
+    found += [(os.path.join(home, name, "untildone"), STATE) for name in (".local/state", ".config")]
+    for folder in {os.path.join(home, ".claude"), call.env.get("CLAUDE_CONFIG_DIR") or ""} - {""}:
+        found += _settings_in(folder)
+    roots = {call.project, call.env.get("CLAUDE_PROJECT_DIR") or call.project}
+    for root in roots:
+        ours = (os.path.dirname(LOOP), os.path.dirname(AUTONOMOUS), CONTINUATION, DEVTEAM)
+        found += [(os.path.join(root, name), STATE) for name in ours]
+        found += [(os.path.join(root, CONTRACT), LAW), *_settings_in(os.path.join(root, ".claude"))]
+    program = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if not any(lies_in(normal(program), normal(root)) for root in roots):  # there it is what is worked on
+        found.append((program, RUNS))
+    return [(normal(way), why) for place, why in found for way in {place, os.path.realpath(place)}]
+
+
+def _home(call: "Call") -> str:
+    return call.env.get("HOME") or os.path.expanduser("~")
+
+
+def _settings_in(folder: str) -> "list[tuple[str, str]]":
+    """What in a folder of Claude Code says which hooks run and what our commands are."""
+    names = ("settings.json", "settings.local.json", "commands/untildone")
+    return [(os.path.join(folder, name), RUNS) for name in names]
 
 
 def own_settings(env: "Mapping[str, str]") -> str:
@@ -95,69 +78,132 @@ def own_settings(env: "Mapping[str, str]") -> str:
     return os.path.join(base, "untildone", "config.toml")
 
 
-# --- commands ----------------------------------------------------------------------------------------------------
+# --- files -------------------------------------------------------------------------------------------------------
 
 
-def is_suspect(call: "Call", command: str) -> bool:
-    """Whether a command is worth taking apart on our account."""
-    bare = command.casefold()
-    return any(mark in bare for mark in (*_MARKS, "untildone", "claude plugin", *_own_places(call)))
-
-
-def _own_places(call: "Call") -> "tuple[str, ...]":
-    return call.home.casefold(), os.path.dirname(own_settings(call.env)).casefold()
-
-
-def why_not_run(call: "Call", commands: "list[Simple]") -> str:
-    """Why these must not be run; nothing where they may."""
-    marks = (*_MARKS, *_own_places(call))
-    for command in commands:
-        if _steers(command):
-            return OPERATOR
-        for written in (*command.writes, *_written(command)):
-            if _names(written, marks):
-                return LAW if CONTRACT in written.casefold() or _TABLE in written.casefold() else STATE
+def why_not_edit(call: "Call", tool: str, given: "Mapping[str, object]") -> str:
+    """Why a tool must not be used on this file; nothing where it may."""
+    changes = tool in _EDITS or (tool.startswith("mcp__") and not any(word in tool.lower() for word in _LOOKING))
+    for path in (value for name, value in given.items() if name in _PATHS and isinstance(value, str)):
+        at_home = _home(call) + path[1:] if path == "~" or path.startswith("~/") else path
+        whole = os.path.join(call.text("cwd") or call.project, at_home)
+        if os.path.basename(whole) in _KEYS:
+            return STATE
+        reason = _why_not_change(call, tool, whole, given) if changes else ""
+        if reason:
+            return reason
     return ""
 
 
-def _names(word: str, marks: "tuple[str, ...]") -> bool:
-    bare = word.casefold()
-    return any(mark in bare for mark in marks)
+def _why_not_change(call: "Call", tool: str, path: str, given: "Mapping[str, object]") -> str:
+    places = _places(call)
+    # As it is written and as links lead it: neither may end in a place of ours.
+    for way in {normal(path), normal(os.path.realpath(path))}:
+        for place, why in places:
+            if lies_in(way, place):
+                return why
+    if os.path.basename(path).casefold() == PYPROJECT:
+        from untildone.hook.contract_edits import changes_contract
+
+        return LAW if changes_contract(path, tool, given) else ""
+    return ""
 
 
-def _written(command: "Simple") -> "list[str]":
-    """The words through which a command may change something: none of a program that only reads."""
-    program, words = command.program, command.words[1:]
-    if program in _READERS or (program == "git" and _HARMLESS_GIT & set(words)):
-        return []
-    if program in {"sed", "awk", "gawk"}:  # the program text itself can name a file to write
-        return words if command.has("i", "--in-place") else command.operands()[:1]
-    if program == "sort":
-        return words if command.has("o", "--output") else []
-    if program == "find":
-        return words if {"-delete", "-exec", "-execdir", "-ok", "-fprint"} & set(words) else []
-    if program in {"cp", "install", "rsync", "scp"} and not command.has(
-        "t", "--target-directory", "--remove-source-files"
-    ):
-        return words[-1:]
-    return command.words  # of everything else it is not known
+# --- commands ----------------------------------------------------------------------------------------------------
 
 
-def _steers(command: "Simple") -> bool:
-    """Whether it is a command of the operator's: those that only look, and `task` and `ask`, are everybody's."""
-    program = command.program
-    if program == "claude":
-        return command.words[1:2] == ["plugin"] and command.words[2:3] not in (["list"], ["validate"], [])
-    if program not in _LAUNCHERS and not program.startswith("python"):
-        return False
-    names = [word.rpartition("/")[2] for word in command.words[:_BEFORE_NAME]]
-    if "untildone" not in names:
-        return False
-    at = names.index("untildone")
-    if program in {"sh", "bash"} and at != 1:
-        return False
-    words = command.words[at + 1 :]
-    verb = words[0] if words else "--help"
-    if verb in _SEES_OF:
-        return bool(words[1:2]) and words[1] not in _SEES_OF[verb] | {"--help", "-h"}
-    return verb not in _SEES
+def why_not_run(call: "Call", command: str) -> str:
+    """Why a line of shell must not be run; nothing where it may."""
+    from untildone.core.shell_line import LONGEST, simple_commands
+
+    if any(mark in command[LONGEST:].casefold() for mark, _ in _MARKS):
+        return f"{STATE}; and nobody reads a command of more than {LONGEST} characters to its end"
+    return _Line(call).why_not(simple_commands(command))
+
+
+class _Line:
+    """One line of shell, read for what of ours it would change."""
+
+    def __init__(self, call: "Call") -> None:
+        self._walk = Walk(call.text("cwd") or call.project, call.env)
+        self._places = _places(call)
+        self._project = call.project
+        self._marks = (*_MARKS, *((place.casefold(), why) for place, why in self._places if place.count("/") > 1))
+
+    def why_not(self, commands: "list[Simple]") -> str:
+        from untildone.core.shell_line import SHELLS, simple_commands
+        from untildone.hook.steering import is_program, steers
+
+        upstream: list[str] = []
+        for command in sorted(commands, key=lambda each: each.at):
+            known = self._walk.step(command)
+            upstream = upstream if known.piped else []
+            if steers(known, upstream):
+                return OPERATOR
+            runs = known.piped and (known.program in SHELLS or is_program(known.program))
+            reason = self._why_not(known, upstream if known.more or runs else [])
+            if not reason and runs and upstream and known.program in SHELLS:
+                reason = self.why_not(simple_commands(" ".join(upstream), 1))
+            if reason:
+                return reason
+            upstream = [*upstream, *known.words[1:]]
+        return ""
+
+    def _why_not(self, command: "Simple", upstream: "Sequence[str]") -> str:
+        if any(key in word for word in command.words for key in _KEYS):
+            return STATE
+        from untildone.hook.steering import changed_words, is_program
+
+        changed = changed_words(command)
+        if changed and upstream:
+            changed = [*changed, *upstream]
+        reasons = [self._about(word, command) for word in (*command.writes, *changed)]
+        if changed:
+            reasons.append(self._here(command))
+        if is_program(command.program):
+            said = " ".join((*changed, command.fed)).casefold()
+            reasons += [why for mark, why in (*_IN_CODE, *self._marks) if mark in said]
+        if command.program in {"rm", "mv"}:
+            reasons += [self._above(word, command) for word in command.operands()]
+        if command.program == "find" and changed:
+            from untildone.hook.searching import finds
+
+            reasons += [why for place, why in self._places if finds(command, self._walk, place)]
+        return next(filter(None, reasons), "")
+
+    def _here(self, command: "Simple") -> str:
+        """Whatever is done in a place of ours is done to it."""
+        here = self._walk.folder(command.scope)
+        return next((why for place, why in self._places if lies_in(here, place)), "")
+
+    def _about(self, word: str, command: "Simple") -> str:
+        bare = word.casefold()
+        named = next((why for mark, why in self._marks if mark in bare), "")
+        return named or next((why for path in self._ways(word, command) for why in self._hits(path, command)), "")
+
+    def _ways(self, word: str, command: "Simple") -> "Iterator[str]":
+        """Every path a word may mean: as it is written, behind an equals sign, and as links lead it."""
+        for part in {word, word.partition("=")[2]} - {""}:
+            for path in self._walk.paths(part, command.scope):
+                yield path
+                if not is_wild(path) and os.path.lexists(path):
+                    yield normal(os.path.realpath(path))
+
+    def _hits(self, path: str, command: "Simple") -> "Iterator[str]":
+        for place, why in self._places:
+            # Of a pattern only what is there is meant; most of them mean the user's files, and the contract beside.
+            is_meant = not is_wild(path) or (os.path.lexists(place) and (why != LAW or command.program in _CHANGERS))
+            if is_meant and lies_in(path, place):
+                yield why
+
+    def _above(self, word: str, command: "Simple") -> str:
+        """What takes a folder away takes away what lies in it."""
+        for path in self._walk.paths(word, command.scope):
+            found = (why for place, why in self._places if lies_above(path, place) and os.path.lexists(place))
+            reason = next(found, "")
+            if reason:
+                return reason
+        return ""
+
+
+_CHANGERS = frozenset({"rm", "mv", "cp", "sed", "perl", "tee", "truncate", "shred", "unlink", "ed", "ex", "chmod"})

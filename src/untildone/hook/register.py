@@ -1,13 +1,14 @@
 """The loops that were started on this machine, by the user's own command: the only ones that are believed.
 
 A state file in a project can come from anywhere. What it may run, and which session it holds, stands here, in a folder
-that belongs to the user and that no repository brings along.
+that belongs to the user and that no repository brings along. It is sealed: an entry that was edited is none.
 """
 
 import os
 
 from untildone.hook import plain_json
 from untildone.hook.files import Lock, read_text, write_text
+from untildone.hook.sealing import digest, is_sealed, seal_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
         created: float
         turn_started: float
         checks: list[str]
+        foreign_checks: list[str]
+        """Checks in a state file that came with the repository: known, and never run."""
         check_seconds: float
         iteration_seconds: float
         total_seconds: float
@@ -48,18 +51,21 @@ if TYPE_CHECKING:
         """When the last stop was answered, by the clock on the wall and by the one that is never set: a hook that was
         called before that is a second one for the same stop."""
         answered_by: str
-        """The folder of the plugin whose hook answered; empty: one in the settings."""
+        """Which of the places where hooks are installed has answered."""
+        told: str
+        """What it works for, as the spool was last told; see `changes`."""
         heard: str
         """The end of the message that was answered."""
+        holder: list[str]
+        """The Claude Code that has the session open, as `holding` writes it down."""
+
+
+_SEAL = "\nseal: "
+_WHAT = "entry"
 
 
 def _entry_path(home: str, project: str) -> str:
-    try:  # without OpenSSL, which `hashlib` loads
-        from _blake2 import blake2b
-    except ImportError:
-        from hashlib import blake2b
-    name = blake2b(os.fsencode(project), digest_size=12).hexdigest()
-    return os.path.join(home, "loops", f"{name}.json")
+    return os.path.join(home, "loops", f"{digest(project, 12)}.json")
 
 
 def lock(home: str, project: str) -> Lock:
@@ -70,14 +76,15 @@ def lock(home: str, project: str) -> Lock:
 def find(home: str, project: str) -> "Entry | None":
     """The loop of a project, if one was started or adopted on this machine and is not over."""
     text = read_text(_entry_path(home, project))
-    if text is None:
+    body, found, seal = (text or "").rpartition(_SEAL)
+    if not found or not is_sealed(home, _WHAT, body.encode("utf-8", "surrogateescape"), seal.strip()):
         return None
     try:
-        found: Entry = plain_json.parse(text)
+        entry: Entry = plain_json.parse(body)
     except ValueError:
         return None
-    is_ours = isinstance(found, dict) and found.get("project") == project and bool(found.get("loop"))
-    return found if is_ours else None
+    is_ours = isinstance(entry, dict) and entry.get("project") == project and bool(entry.get("loop"))
+    return entry if is_ours else None
 
 
 def first_to_answer(home: str, project: str, prompt: str) -> bool:
@@ -104,7 +111,7 @@ def entries(home: str) -> "list[Entry]":
 
 def _project_of(path: str) -> str:
     try:
-        value = plain_json.parse(read_text(path) or "")
+        value = plain_json.parse((read_text(path) or "").rpartition(_SEAL)[0])
     except ValueError:
         return ""
     project = value.get("project") if isinstance(value, dict) else None
@@ -113,7 +120,9 @@ def _project_of(path: str) -> str:
 
 def write(home: str, entry: "Entry") -> None:
     """Put an entry down, new or changed."""
-    write_text(_entry_path(home, entry["project"]), plain_json.render(entry), private=True)
+    body = plain_json.render(entry)
+    sealed = f"{body}{_SEAL}{seal_of(home, _WHAT, body.encode())}\n"
+    write_text(_entry_path(home, entry["project"]), sealed, private=True)
 
 
 def remove(home: str, project: str) -> None:

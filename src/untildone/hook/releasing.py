@@ -5,7 +5,9 @@ import os
 from untildone.core import loop_file, loop_words
 from untildone.hook import register, spool
 from untildone.hook.adopting import read_state
+from untildone.hook.changes import mark, tell_changes
 from untildone.hook.files import write_text
+from untildone.hook.loop_reading import read_loop
 from untildone.hook.places import AUTONOMOUS
 
 TYPE_CHECKING = False
@@ -22,11 +24,19 @@ def history_path(home: str, loop: str) -> str:
 
 
 def release(
-    home: str, entry: "Entry", *, reason: str, now: float, iteration: int = 0, detail: str = "", text: str = ""
+    home: str,
+    entry: "Entry",
+    *,
+    reason: str,
+    now: float,
+    iteration: int = 0,
+    detail: str = "",
+    text: str = "",
+    claim: bool = False,
 ) -> None:
     """End a loop whose lock is held. Whatever moment this is killed in, the goal stands in one place at least."""
     _keep(home, entry)
-    _tell(home, entry, now, reason=reason, iteration=iteration, detail=detail, text=text)
+    _tell(home, entry, now, reason=reason, iteration=iteration, detail=detail, text=text, claim=claim)
     for name in {entry["file"], AUTONOMOUS} if entry.get("mode") == "autonomous" else {entry["file"]}:
         _unlink(os.path.join(entry["project"], name))
     register.remove(home, entry["project"])
@@ -43,9 +53,10 @@ def follow(home: str, entry: "Entry", *, reason: str, now: float, iteration: int
     if file is None:
         return None
     _keep(home, entry)
-    _tell(home, entry, now, reason=reason, iteration=iteration, detail="", text=text)
+    _tell(home, entry, now, reason=reason, iteration=iteration, detail="", text=text, claim=True)
     new: Entry = {**entry, "loop": os.urandom(6).hex(), "created": now, "turn_started": now, "next": following[1:]}
     new |= {"checks": list(file.checks), "failures": 0, "failure_point": "", "spooled": 0}
+    new["told"] = mark(new, file)
     write_text(os.path.join(entry["project"], entry["file"]), begun)
     register.write(home, new)
     spool.tell(
@@ -83,7 +94,12 @@ def _keep(home: str, entry: "Entry") -> None:
         write_text(history_path(home, entry["loop"]), text, private=True)
 
 
-def _tell(home: str, entry: "Entry", now: float, *, reason: str, iteration: int, detail: str, text: str) -> None:
+def _tell(
+    home: str, entry: "Entry", now: float, *, reason: str, iteration: int, detail: str, text: str, claim: bool
+) -> None:
+    file = read_loop(entry)
+    if file is not None:
+        tell_changes(home, entry, file, now)
     spool.tell(
         home,
         entry["loop"],
@@ -93,6 +109,7 @@ def _tell(home: str, entry: "Entry", now: float, *, reason: str, iteration: int,
         reason=reason,
         iteration=iteration,
         done=reason in DONE,
+        claim=claim,
         detail=loop_words.safe(detail[:TEXT_CAP]),
         text=text[-TEXT_CAP:],
     )

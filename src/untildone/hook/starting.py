@@ -9,13 +9,18 @@ from untildone.core import loop_file
 from untildone.errors import UsageError
 from untildone.hook import register, spool
 from untildone.hook.adopting import came_with_repository, read_state
+from untildone.hook.changes import mark, tell_changes
 from untildone.hook.files import write_text
+from untildone.hook.holding import note_holder
 from untildone.hook.loop_reading import parsed, read_loop
-from untildone.hook.places import AUTONOMOUS, CONTINUATION, DEVTEAM, LOOP
+from untildone.hook.losing import FILE_GONE, LOST
+from untildone.hook.places import AUTONOMOUS, CONTINUATION, DEVTEAM, LOOP, TASKS
+from untildone.hook.releasing import release
+from untildone.hook.work import KNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from untildone.core.loop_file import LoopFile
     from untildone.hook.register import Entry
@@ -38,6 +43,7 @@ def start(
     now: float,
     session: str = "",
     transcript: str = "",
+    env: "Mapping[str, str]" = {},  # noqa: B006 never changed
     mode: str = "promise",
     max_iterations: int = TURNS,
     promises: "Sequence[str]" = (),
@@ -53,9 +59,10 @@ def start(
 ) -> "Entry":
     """Begin a loop: its state file, its entry, the first line of its spool. UsageError where one is in the way.
 
-    Without a `session` it waits until one takes it up.
+    Without a `session` it waits until one takes it up. `env` is the environment of that session.
     """
     _fit(goal, max_iterations, (*promises, *checks))
+    _find(project, tasks)
     if any(not url.lower().startswith(("http://", "https://")) for url in notify):
         raise UsageError("a hook can tell only http:// and https:// addresses: give one of those to be notified")
     bounds = {"max_iterations": max_iterations, "promises": tuple(promises), "deadline": deadline}
@@ -76,6 +83,8 @@ def start(
         "next": [loop_file.new_file(goal, checks=tuple(checks) or None, **bounds) for goal in next_goals],
         "tasks": list(tasks),
     }
+    note_holder(entry, env)
+    entry["told"] = mark(entry, file)
     with register.lock(home, project):
         _make_room(home, project, now)
         _own_folder(project)
@@ -88,7 +97,14 @@ def start(
 
 
 def adopt(
-    home: str, project: str, *, now: float, session: str = "", transcript: str = "", take_checks: bool = False
+    home: str,
+    project: str,
+    *,
+    now: float,
+    session: str = "",
+    transcript: str = "",
+    env: "Mapping[str, str]" = {},  # noqa: B006 never changed
+    take_checks: bool = False,
 ) -> "tuple[Entry, str]":
     """Let a session hold the loop of this project; say what was left out. UsageError where there is none.
 
@@ -106,17 +122,13 @@ def adopt(
         file = parsed(entry, text)
         if file is None:
             raise UsageError(f"{name} is no state file of a loop: its settings stand between two `---` lines")
-        asked = list(file.checks)
-        remark = ""
-        if asked != entry["checks"]:
-            if take_checks and not came_with_repository(project, name):
-                entry["checks"] = asked
-            else:
-                remark = f"the checks in {name} are not run: it did not get them from a command on this machine"
-        entry |= {"session": session or entry["session"], "transcript": transcript or entry["transcript"]}
+        remark = _take_checks(entry, list(file.checks), wanted=take_checks)
+        if session:
+            _hold(entry, session, transcript, env, now)
         entry |= {"turn_started": now, "blocks": 0}
         if name == LOOP and file.session != entry["session"]:
             write_text(os.path.join(project, name), loop_file.changed(text, session=entry["session"]))
+        tell_changes(home, entry, file, now)
         register.write(home, entry)
         if is_new:
             _tell_started(home, entry, file, now)
@@ -125,17 +137,35 @@ def adopt(
     return entry, remark
 
 
-def cancel(home: str, project: str, *, now: float, detail: str = "") -> "Entry | None":
-    """Call the loop of this project off, whichever session it holds; None where there is none."""
-    from untildone.hook.releasing import release
+def _take_checks(entry: "Entry", asked: list[str], *, wanted: bool) -> str:
+    """Run what the file asks for from now on, if that may be; what there is to say about it."""
+    if asked == entry["checks"]:
+        return ""
+    if came_with_repository(entry["project"], entry["file"]):
+        entry["foreign_checks"] = asked
+    elif wanted:
+        entry["checks"] = asked
+        return ""
+    return f"the checks in {entry['file']} are not run: it did not get them from a command on this machine"
 
+
+def _hold(entry: "Entry", session: str, transcript: str, env: "Mapping[str, str]", now: float) -> None:
+    if not entry["session"]:
+        entry["created"] = now  # its time begins with the session that takes it up, however long it has waited
+    entry |= {"session": session, "transcript": transcript or entry["transcript"]}
+    note_holder(entry, env)
+
+
+def cancel(home: str, project: str, *, now: float, detail: str = "", loop: str = "") -> "Entry | None":
+    """Call the loop of this project off, whichever session it holds; None where there is none, or not this `loop`."""
     with register.lock(home, project):
         entry = register.find(home, project)
-        if entry is not None:
+        if entry is not None and loop in {"", entry["loop"]}:
             file = read_loop(entry)
             turn = 0 if file is None else max(1, file.iteration)
             release(home, entry, reason="stop_requested", now=now, iteration=turn, detail=detail)
-    return entry
+            return entry
+    return None
 
 
 def new_entry(project: str, file: str, now: float, *, mode: str = "promise") -> "Entry":
@@ -180,18 +210,22 @@ def _fit(goal: str, max_iterations: int, texts: "Sequence[str]") -> None:
         raise UsageError("a promise or a check is one line of text, and not empty")
 
 
+def _find(project: str, tasks: "Sequence[str]") -> None:
+    """A source of tasks that is not there would be open for ever."""
+    for name in tasks:
+        if name not in {*KNOWN, TASKS} and not os.path.isfile(os.path.join(project, name)):
+            raise UsageError(f"--tasks {name[:200]!r} is no file in this folder: write it first, or leave it out")
+
+
 def _make_room(home: str, project: str, now: float) -> None:
     """Nobody's goal is written over."""
     entry = register.find(home, project)
-    name = entry["file"] if entry is not None else LOOP
-    if os.path.lexists(os.path.join(project, name)):
-        if entry is not None:
-            raise UsageError("a loop is at work in this folder: `/untildone:cancel` or `untildone loop stop` ends it")
-        raise UsageError(f"{LOOP} lies here already: take it up with `/untildone:loop --adopt`, or remove it")
     if entry is not None:
-        gone = "its state file was removed"
-        spool.tell(home, entry["loop"], "released", now, reason="stop_requested", done=False, detail=gone)
-        register.remove(home, project)
+        if os.path.lexists(os.path.join(project, entry["file"])):
+            raise UsageError("a loop is at work in this folder: `/untildone:cancel` or `untildone loop stop` ends it")
+        release(home, entry, reason=LOST, now=now, detail=FILE_GONE)
+    if os.path.lexists(os.path.join(project, LOOP)):
+        raise UsageError(f"{LOOP} lies here already: take it up with `/untildone:loop --adopt`, or remove it")
 
 
 def _own_folder(project: str) -> None:

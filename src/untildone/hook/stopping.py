@@ -5,8 +5,10 @@ import time
 
 from untildone.core import loop_file, loop_words
 from untildone.core.repeats import failures_in_a_row
-from untildone.hook import limiting, register, spool
+from untildone.hook import background, limiting, register, spool
 from untildone.hook.adopting import adopt_older, read_state
+from untildone.hook.answered import is_answered, note_answer
+from untildone.hook.changes import tell_changes
 from untildone.hook.files import write_text
 from untildone.hook.hearing import claim_of, last_message, says_blocked
 from untildone.hook.loop_reading import parsed
@@ -23,23 +25,21 @@ if TYPE_CHECKING:
 
 TEXT_CAP = 2000
 _WARN_BEFORE = 2
-_LONGEST_HOOK = 3600.0
-_HEARD = 500
-_CALLER = "CLAUDE_PLUGIN_ROOT"
-"""Set for the hooks of a plugin, and not for those in settings."""
 _RAISE_IT = "`untildone plugin install` raises that limit of Claude Code"
 
 
 class _Stand:
     """A loop at the moment of a stop, read under its lock."""
 
-    __slots__ = ("call", "entry", "file", "look", "message", "notes", "path", "said", "text", "turn")
+    __slots__ = ("call", "entry", "file", "is_new", "look", "message", "notes", "path", "said", "text", "turn")
 
-    def __init__(self, call: "Call", entry: "Entry", message: str, notes: "list[str]") -> None:
+    def __init__(self, call: "Call", entry: "Entry", message: str, taken_up: str = "") -> None:
         self.call = call
         self.entry = entry
         self.message = message
-        self.notes = notes
+        self.is_new = bool(taken_up)
+        """Taken up at this very stop: what the agent has said, it said without knowing of the goal."""
+        self.notes = [f"this session has taken up {taken_up}"] if taken_up else []
         """For the user, beside the answer."""
         self.path = os.path.join(entry["project"], entry["file"])
         self.text = read_state(entry["project"], entry["file"])
@@ -48,44 +48,44 @@ class _Stand:
         self.said: Said = ""
         """How the agent says that everything is done."""
         self.look: Look = loop_words.Look(entry.get("mode", ""))
+        self.look.running = background.left_running(call.event)
 
 
 def on_stop(call: "Call") -> "Answer":
     """Go on, let go, or stay out of it."""
     if not call.session or call.event.get("agent_id"):
         return None
-    entry = register.find(call.home, call.project)
-    notes: list[str] = []
-    if entry is None:
-        name = adopt_older(call)
-        if not name:
+    entry, taken_up = register.find(call.home, call.project), ""
+    try:
+        if entry is None:
+            taken_up = adopt_older(call)
+            if not taken_up:
+                return None
+        elif entry.get("session") != call.session:
             return None
-        notes = [f"this session has taken up {name}"]
-    elif entry.get("session") != call.session:
-        return None
-    waiting = _running(call.event.get("background_tasks"))
-    if waiting:
-        return _said(f"waiting for {waiting} in the background, then it goes on", *notes)
-    return _answer(call, last_message(call), notes)
+        return _answer(call, last_message(call), taken_up)
+    except TimeoutError:
+        return _said("another process keeps the loop of this folder locked: say anything to go on, nothing is lost")
 
 
-def _answer(call: "Call", message: str, notes: "list[str]") -> "Answer":
+def _answer(call: "Call", message: str, taken_up: str) -> "Answer":
     """Decide under the lock; checks take their time without it, and what was changed meanwhile counts."""
     checked: list[Checked] | None = None
     loop, began = "", time.monotonic()
     while True:
         with register.lock(call.home, call.project):
             entry = register.find(call.home, call.project)
-            if entry is None or entry.get("session") != call.session or _second_call(entry, call, message, began):
+            if entry is None or entry.get("session") != call.session or is_answered(entry, call, message, began):
                 return None
             if loop not in {"", entry["loop"]}:  # ended meanwhile, and another one began
                 return None
             loop = entry["loop"]
-            stand = _Stand(call, entry, message, notes)
+            stand = _Stand(call, entry, message, taken_up)
             early = _early(stand)
             if early is not None:
                 return early
-            stand.said = claim_of(message, _file(stand))
+            if not stand.is_new:
+                stand.said = claim_of(message, _file(stand), autonomous=entry.get("mode") == "autonomous")
             if not stand.said or checked is not None or not _checkable(stand):
                 return _late(stand, checked)
         from untildone.hook.checking import DEFAULT_SECONDS, run_checks
@@ -104,7 +104,12 @@ def _early(stand: _Stand) -> "Answer":
         return _said(f"{stand.entry['file']} cannot be read as a loop: mend it, and the loop goes on at the next stop")
     if not stand.file.active:
         return _release(stand, "stop_requested")
-    if says_blocked(stand.message, stand.file):
+    waiting = background.awaited(stand.call.event)
+    if waiting:
+        reason = limiting.time_reason(stand.entry, stand.file, stand.call.now)
+        going_on = f"waiting for {waiting} in the background, then it goes on"
+        return _release(stand, reason) if reason else _said(going_on, *stand.notes)
+    if not stand.is_new and says_blocked(stand.message, stand.file):
         return _release(stand, "blocked")
     return None
 
@@ -119,6 +124,8 @@ def _late(stand: _Stand, checked: "list[Checked] | None") -> "Answer":
                 "`untildone loop adopt` takes them over, then say anything to go on"
             )
         _note_work(stand)
+        if list(_file(stand).checks) != stand.entry.get("checks", []) and _file(stand).layout == "untildone":
+            stand.notes.append(f"the checks in {stand.entry['file']} came with the repository and were not run")
         if not stand.look.open_work and _passed(stand, checked):
             return _done(stand)
     if stand.entry["file"] == AUTONOMOUS:
@@ -145,7 +152,7 @@ def _checks_were_changed(stand: _Stand) -> bool:
     return (
         file.layout == "untildone"
         and stand.entry["file"] != AUTONOMOUS
-        and (list(file.checks) != stand.entry.get("checks", []))
+        and list(file.checks) not in (stand.entry.get("checks", []), stand.entry.get("foreign_checks"))
     )
 
 
@@ -178,6 +185,8 @@ def _passed(stand: _Stand, checked: "list[Checked] | None") -> bool:
             stand.look.failed_check, stand.look.output = check.command, check.output
             _count_failure(stand, f"check: {check.command}")
             return False
+    if stand.entry.get("failures"):
+        spool.tell(stand.call.home, stand.entry["loop"], "failed", stand.call.now, point="", failures=0)
     stand.entry |= {"failures": 0, "failure_point": ""}
     return True
 
@@ -205,9 +214,10 @@ def _go_on(stand: _Stand) -> "Answer":
     stand.look.needs_tool = bool(cap) and refused >= cap - _WARN_BEFORE
     entry["blocks"] = 0 if ends else refused + 1
     entry["turn_started"] = 0.0 if ends else call.now
+    tell_changes(call.home, entry, file, call.now)
     _tell_turn(stand)
     entry["spooled"] = spool.size(call.home, entry["loop"])
-    _note_answer(stand)
+    note_answer(entry, call, stand.message)
     register.write(call.home, entry)
     if ends:
         return _said(
@@ -215,11 +225,8 @@ def _go_on(stand: _Stand) -> "Answer":
             f"{following} of {file.max_iterations}; {_RAISE_IT}"
         )
     warned = f"without a tool call Claude Code ends this soon; {_RAISE_IT}" if stand.look.needs_tool else ""
-    return {
-        "decision": "block",
-        "reason": loop_words.go_on(file, following, stand.look),
-        "systemMessage": loop_words.turn_line(following, file.max_iterations, *stand.notes, warned),
-    }
+    line = loop_words.turn_line(following, file.max_iterations, *stand.notes, warned)
+    return _goes_on(loop_words.go_on(file, following, stand.look), line)
 
 
 def _count(stand: _Stand, following: int, text: str) -> None:
@@ -267,20 +274,15 @@ def _done(stand: _Stand) -> "Answer":
     call, entry = stand.call, stand.entry
     reason = "validation_passed" if entry.get("checks") else "completion_signal"
     entry["blocks"] = _refused_in_a_row(stand) + 1
-    _note_answer(stand)
+    note_answer(entry, call, stand.message)
     new = follow(call.home, entry, reason=reason, now=call.now, iteration=stand.turn, text=stand.message)
     if new is None:
         return _release(stand, reason)
-    following = _Stand(call, new, "", [])
+    following = _Stand(call, new, "")
     file = _file(following)
     over = loop_words.end_line(reason, stand.turn).removeprefix("untildone: ")
-    return {
-        "decision": "block",
-        "reason": loop_words.go_on(file, 1, following.look),
-        "systemMessage": loop_words.line(
-            "; ".join((over, *stand.notes, f"the next goal: turn 1 of {file.max_iterations}"))
-        ),
-    }
+    line = loop_words.line("; ".join((over, *stand.notes, f"the next goal: turn 1 of {file.max_iterations}")))
+    return _goes_on(loop_words.go_on(file, 1, following.look), line)
 
 
 def _release(stand: _Stand, reason: str, detail: str = "") -> "Answer":
@@ -296,6 +298,7 @@ def _release(stand: _Stand, reason: str, detail: str = "") -> "Answer":
         iteration=stand.turn,
         detail=detail,
         text=stand.message,
+        claim=stand.look.claimed,
     )
     if stand.entry.get("mode") == "autonomous":
         _note_in_older_layout(stand, stand.turn, active=False)
@@ -340,34 +343,9 @@ def _file(stand: _Stand) -> "LoopFile":
     return stand.file
 
 
-def _note_answer(stand: _Stand) -> None:
-    stand.entry["answered"] = [time.time(), time.monotonic()]  # noqa: TID251 the same clock as the one the call was given
-    stand.entry["answered_by"] = stand.call.env.get(_CALLER, "")
-    stand.entry["heard"] = stand.message[-_HEARD:]
-
-
-def _second_call(entry: "Entry", call: "Call", message: str, began: float) -> bool:
-    """Whether this stop was answered already: installed twice, every hook is called twice, more or less at once.
-
-    Either this call began before the last answer was given: a clock that is set, or a machine that was started anew,
-    can mislead one of the two clocks, not both. Or the other of the two heard these very words: each is called once
-    for a stop.
-    """
-    wall, steady = entry.get("answered") or (0.0, 0.0)
-    if began <= steady and 0 <= wall - call.now < _LONGEST_HOOK:
-        return True
-    is_other = entry.get("answered_by", call.env.get(_CALLER, "")) != call.env.get(_CALLER, "")
-    return is_other and entry.get("heard") == message[-_HEARD:] and abs(call.now - wall) < _LONGEST_HOOK
-
-
-def _running(tasks: object) -> str:
-    """What still runs in the background, in words. Claude Code wakes by itself when it ends, and stops again."""
-    count = (
-        sum(1 for task in tasks if isinstance(task, dict) and task.get("status") == "running")
-        if (isinstance(tasks, list))
-        else 0
-    )
-    return "" if not count else "1 task" if count == 1 else f"{count} tasks"
+def _goes_on(text: str, line: str) -> "Answer":
+    """The session goes on with this text. Said as a refusal to stop, the user would see all of it, as an error."""
+    return {"hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": text}, "systemMessage": line}
 
 
 def _said(*texts: str) -> "Answer":

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 _ROOTS = (TASKS, DEVTEAM, LOOP, CONTINUATION, AUTONOMOUS, ".git")
 _STATUSES = ("pending", "in_progress", DONE, "failed", "blocked")
 _ABOUT = """\
-The tasks of a project, in .untildone/tasks.db (or in .devteam/devteam.db where that is there). This is the one way they
-change, for people and for agents. Open are all that are not completed; while there is one, a loop is not done.
+The tasks of a project, in .untildone/tasks.db (or in .devteam/devteam.db where
+that is there). This is the one way they change, for people and for agents.
+Open are all that are not completed; while there is one, a loop is not done.
 """
 
 

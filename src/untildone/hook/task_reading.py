@@ -9,14 +9,14 @@ import sqlite3
 import stat
 import time
 
-from untildone.core.todos import one_line
+from untildone.core.todos import CLOSED, one_line, status_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OPEN = ("in_progress", "pending", "failed", "blocked")
-"""Only what is completed is done: a failed or blocked task is not."""
+_ORDER = ("in_progress", "pending", "failed", "blocked")
+"""How open tasks are shown; those with a status of their own come last."""
 _PATIENCE = 0.5
 _SECONDS = 3.0
 """So long may be computed for us; a table may be made of functions instead of data."""
@@ -49,7 +49,7 @@ class Task:
     def __init__(self, row: "dict[str, str]") -> None:
         self.key = row.get("key", "")
         self.title = one_line(row.get("title", ""))
-        self.status = one_line(row.get("status", "")).lower()
+        self.status = status_word(one_line(row.get("status", "")))
         self.sprint = one_line(row.get("sprint", ""))
         self.depends = tuple(filter(None, row.get("depends", "").replace(",", " ").split()))
         attempts = row.get("attempts", "")
@@ -63,32 +63,67 @@ class Summary:
 
     __slots__ = ("failed_point", "lines", "open")
 
-    def __init__(self, tasks: list[Task], shown: int) -> None:
-        self.open = len(tasks)
-        self.lines = [f"{task.key} ({task.status}): {task.title}" for task in tasks[:shown]]
-        failed = [task for task in tasks if task.status == "failed" and task.attempts]
-        self.failed_point = max(failed, key=lambda task: task.attempts).key if failed else ""
+    def __init__(self, count: int, tasks: "list[Task]", failed: "list[Task]") -> None:
+        self.open = count
+        self.lines = [f"{task.key} ({task.status or 'no status'}): {task.title}" for task in tasks]
+        self.failed_point = failed[0].key if failed and failed[0].attempts else ""
 
 
 def summary(path: str, *, shown: int) -> Summary:
-    """What is open there."""
-    tasks = [task for task in read_tasks(path) if task.status in OPEN]
-    return Summary(sorted(tasks, key=lambda task: OPEN.index(task.status)), shown)
+    """What is open there: counted to the last row, though only the first are told. Unreadable where that fails."""
+    with _Reading(path) as connection:
+        fields = _fields(connection)
+        if not fields:
+            return Summary(0, [], [])
+        (count,) = connection.execute(f"SELECT count(*) FROM tasks {_open_ones(fields)}").fetchone()  # noqa: S608 our own words
+        known = " ".join(f"WHEN '{word}' THEN {place}" for place, word in enumerate(_ORDER))
+        order = f"CASE {_word(fields)} {known} ELSE {len(_ORDER)} END"
+        tasks = list(_rows(connection, fields, f"{_open_ones(fields)} ORDER BY {order} LIMIT {shown}"))
+        attempts = f"CAST({fields.get('attempts', '0')} AS INTEGER)"
+        failed = _rows(connection, fields, f"WHERE {_word(fields)} = 'failed' ORDER BY {attempts} DESC LIMIT 1")
+        return Summary(count, tasks, list(failed))
+
+
+def open_tasks(path: str) -> list[Task]:
+    """The tasks that are open, as many as anybody could want to see. Unreadable where that fails."""
+    with _Reading(path) as connection:
+        fields = _fields(connection)
+        return list(_rows(connection, fields, f"{_open_ones(fields)} LIMIT {_MOST_ROWS}")) if fields else []
 
 
 def read_tasks(path: str) -> list[Task]:
     """All tasks, in the order they were added. Unreadable where that fails."""
-    if not _is_plain(path):
-        raise Unreadable(f"{os.path.basename(path)} is a link or no file")
-    try:
-        connection = sqlite3.connect(_address(path), uri=True, timeout=_PATIENCE)
+    with _Reading(path) as connection:
+        return list(rows(connection))
+
+
+class _Reading:
+    """A database, open for a look."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> sqlite3.Connection:
+        if not _is_plain(self._path):
+            raise Unreadable(f"{os.path.basename(self._path)} is a link or no file")
         try:
-            bounded(connection)
-            return list(rows(connection))
-        finally:
-            connection.close()
-    except (sqlite3.Error, sqlite3.Warning, OverflowError) as trouble:
-        raise Unreadable(f"{os.path.basename(path)} cannot be read ({one_line(str(trouble))})") from trouble
+            self._connection = sqlite3.connect(_address(self._path), uri=True, timeout=_PATIENCE)
+        except sqlite3.Error as trouble:
+            raise self._unreadable(trouble) from trouble
+        try:
+            bounded(self._connection)
+        except sqlite3.Error as trouble:
+            self._connection.close()
+            raise self._unreadable(trouble) from trouble
+        return self._connection
+
+    def __exit__(self, _: object, trouble: BaseException | None, __: object) -> None:
+        self._connection.close()
+        if isinstance(trouble, (sqlite3.Error, sqlite3.Warning, OverflowError)):
+            raise self._unreadable(trouble) from trouble
+
+    def _unreadable(self, trouble: BaseException) -> Unreadable:
+        return Unreadable(f"{os.path.basename(self._path)} cannot be read ({one_line(str(trouble))})")
 
 
 def bounded(connection: sqlite3.Connection) -> None:
@@ -121,12 +156,34 @@ def fields_of(columns: dict[str, str]) -> dict[str, str]:
 
 def rows(connection: sqlite3.Connection) -> "Iterator[Task]":
     """Every task, through a connection that is open."""
+    return _rows(connection, fields_of(columns_of(connection, "tasks")), f"LIMIT {_MOST_ROWS}")
+
+
+def _fields(connection: sqlite3.Connection) -> dict[str, str]:
+    """The columns of the tasks; none where there are no tasks at all. What only looks like them is an error."""
     fields = fields_of(columns_of(connection, "tasks"))
+    there = "SELECT 1 FROM sqlite_master WHERE name = 'tasks' COLLATE NOCASE"
+    if not fields and connection.execute(there).fetchone() is not None:
+        raise sqlite3.OperationalError("its tasks are no table with id, title and status")
+    return fields
+
+
+def _open_ones(fields: dict[str, str]) -> str:
+    return f"WHERE {_word(fields)} NOT IN ({', '.join(repr(word) for word in CLOSED)})"
+
+
+def _word(fields: dict[str, str]) -> str:
+    """The status of a row as it is compared, in the words of SQL."""
+    plain = f"lower(substr(CAST({fields['status']} AS TEXT), 1, {_LONGEST_CELL}))"
+    return f"replace(trim(replace(replace(coalesce({plain}, ''), '-', ' '), '_', ' ')), ' ', '_')"
+
+
+def _rows(connection: sqlite3.Connection, fields: dict[str, str], which: str) -> "Iterator[Task]":
     if not fields:
         return
     # The names come from our own list above, never from the database.
     wanted = ", ".join(f"substr(CAST({name} AS TEXT), 1, {_LONGEST_CELL})" for name in fields.values())
-    cursor = connection.execute(f"SELECT {wanted} FROM tasks LIMIT {_MOST_ROWS}")  # noqa: S608
+    cursor = connection.execute(f"SELECT {wanted} FROM tasks {which}")  # noqa: S608
     until = time.monotonic() + _SECONDS
     for row in cursor:
         if time.monotonic() > until:

@@ -3,10 +3,10 @@
 import os
 import sqlite3
 
-from untildone.core.todos import one_line
+from untildone.core.todos import is_open, one_line
 from untildone.errors import UsageError
 from untildone.hook.places import DEVTEAM, TASKS
-from untildone.hook.task_reading import OPEN, Task, bounded, columns_of, fields_of, rows
+from untildone.hook.task_reading import Task, bounded, columns_of, fields_of, rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,9 +66,13 @@ class Tasks:
     def _ignore(self, folder: str) -> None:
         """Our own folder is left alone by git; the older one was the project's decision."""
         path = os.path.join(folder, ".gitignore")
-        if not self.is_older and not os.path.lexists(path):
+        if self.is_older or os.path.lexists(path):
+            return
+        try:
             with open(path, "x", encoding="utf-8") as file:
                 file.write(_IGNORED)
+        except FileExistsError:  # somebody else came first
+            return
 
     def _prepare(self) -> None:
         if self.is_older:
@@ -134,7 +138,7 @@ class Tasks:
 
     def waits_for(self, task: Task) -> list[str]:
         """What has to be done before this one."""
-        undone = {other.key for other in self.all() if other.status in OPEN}
+        undone = {other.key for other in self.all() if is_open(other.status)}
         return [key for key in task.depends if key in undone]
 
     def remember(self, **state: str) -> None:

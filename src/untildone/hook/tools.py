@@ -7,7 +7,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from untildone.core.forbidden import Places
     from untildone.hook.answering import Answer, Call
     from untildone.hook.register import Entry
 
@@ -33,12 +32,11 @@ def on_pretooluse(call: "Call") -> "Answer":
     tool, given = call.text("tool_name"), call.event.get("tool_input")
     if not isinstance(given, dict):
         return None
-    if tool in _EDITS:
+    reason = _why_not_run(call, given)
+    if not reason and any(name.endswith("path") for name in given):
         from untildone.hook.protecting import why_not_edit
 
         reason = why_not_edit(call, tool, given)
-    else:
-        reason = _why_not_run(call, given)
     return _refused(call, entry, f"untildone refuses this: {reason}") if reason else None
 
 
@@ -112,26 +110,21 @@ def _why_not_run(call: "Call", given: "Mapping[str, object]") -> str:
     command = given.get("command")
     if not isinstance(command, str):
         return ""
-    from untildone.hook.protecting import is_suspect, own_settings, why_not_run
-
-    reason = ""
-    if is_suspect(call, command):
-        from untildone.core.shell_line import simple_commands
-
-        reason = why_not_run(call, simple_commands(command))
     import os
+
+    from untildone.hook.protecting import own_settings, why_not_run
+
+    reason = why_not_run(call, command)
 
     if reason or not (_is_risky(command) or os.path.exists(own_settings(call.env))):
         return reason
-    from untildone.core.forbidden import LOSES_WORK, Places, why_forbidden
+    from untildone.core.forbidden import Places, why_forbidden
     from untildone.hook.own_rules import own_rules
 
     home = os.path.realpath(call.env.get("HOME") or os.path.expanduser("~"))
     places = Places(call.project, home, os.path.realpath(call.text("cwd") or call.project))
     rules = own_rules(call.home, call.env)
     found = why_forbidden(command, places, rules.deny, rules.allow)
-    if found.startswith(f"{LOSES_WORK}: "):
-        found = found.removeprefix(f"{LOSES_WORK}: ") if _has_uncommitted_work(places) else ""
     return (
         f"{found}. Find a way that can be undone, or report BLOCKED and say what the user should run" if found else ""
     )
@@ -140,21 +133,3 @@ def _why_not_run(call: "Call", given: "Mapping[str, object]") -> str:
 def _is_risky(command: str) -> bool:
     bare = command.casefold()
     return any(word in bare for word in _RISKY)
-
-
-def _has_uncommitted_work(places: "Places") -> bool:
-    """Whether git knows of changes or files that are committed nowhere; where that cannot be told, there are some."""
-    import subprocess
-
-    git = ["git", "-C", places.cwd, "-c", "core.fsmonitor=false", "status", "--porcelain", "--untracked-files=normal"]
-    try:
-        asked = subprocess.Popen(git, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: S603
-        try:
-            said, _ = asked.communicate(timeout=5)
-        except subprocess.TimeoutExpired:
-            asked.kill()
-            asked.communicate()
-            return True
-    except OSError:
-        return True
-    return bool(said) or asked.returncode != 0

@@ -2,7 +2,7 @@
 
 import os
 
-from untildone.core.todos import Todo, one_line, open_todos, read_todos
+from untildone.core.todos import IN_PROGRESS, PENDING, Todo, is_understood, one_line, open_todos, read_todos
 from untildone.hook import plain_json
 from untildone.hook.files import read_text
 from untildone.hook.places import DEVTEAM, TASKS, TODOS
@@ -16,8 +16,8 @@ OWN_TODOS = "todos"
 OUR_TASKS = "tasks.db"
 KNOWN = (OUR_TASKS, DEVTEAM, TODOS, OWN_TODOS)
 _SHOWN = 8
-_TO_DO = {"in_progress": "in_progress", "pending": "pending", "failed": "pending"}
-"""What can be worked on; a blocked task waits for somebody else."""
+_BLOCKED = "blocked"
+"""Such a task is not done, and waits for somebody else."""
 
 
 class Work:
@@ -48,9 +48,9 @@ def open_work(project: str, sources: "Sequence[str]", *, home: str = "", session
         if source in {OUR_TASKS, TASKS, DEVTEAM}:
             _add_tasks(work, os.path.join(project, DEVTEAM if source == DEVTEAM else TASKS))
         elif source == TODOS:
-            _add_todos(work, todos_of_file(project))
+            _add_todos(work, os.path.join(project, TODOS), TODOS)
         elif source == OWN_TODOS:
-            _add_todos(work, _own(home, session))
+            _add_todos(work, _own_path(home, session), "the list of todos")
         else:
             _add_boxes(work, project, source)
     return work
@@ -68,13 +68,11 @@ def todos_of_file(project: str) -> list[Todo]:
 def all_todos(project: str, *, home: str, session: str, foreign: bool = True) -> list[Todo]:
     """The lists, and the tasks of the databases; the same text is said once.
 
-    Without `foreign` nothing that came with the repository: it could say anything, and would say it unasked.
+    Without `foreign` nothing that may have come from elsewhere: it could say anything, and would say it unasked.
     """
     names = [name for name in (TODOS, DEVTEAM, TASKS) if os.path.lexists(os.path.join(project, name))]
     if names and not foreign:
-        from untildone.hook.adopting import came_with_repository
-
-        names = [name for name in names if not came_with_repository(project, name)]
+        names = _trusted(home, project, names)
     listed = [*(todos_of_file(project) if TODOS in names else ()), *_own(home, session)]
     listed += _tasks_as_todos(project, [name for name in names if name != TODOS])
     return list({todo.content: todo for todo in reversed(listed)}.values())[::-1]
@@ -92,25 +90,52 @@ def _box(todo: Todo) -> str:
     return f"- [ ] {todo.content}" + (" (in progress)" if todo.status == "in_progress" else "")
 
 
+def _trusted(home: str, project: str, names: "list[str]") -> "list[str]":
+    """Those that the user put here; where git cannot tell, a loop that a command started here speaks for them."""
+    from untildone.hook import register
+    from untildone.hook.adopting import came_with_repository, is_the_users
+
+    if register.find(home, project) is not None:
+        return [name for name in names if not came_with_repository(project, name)]
+    return [name for name in names if is_the_users(project, name)]
+
+
 def _own(home: str, session: str) -> list[Todo]:
-    if not home or not os.path.isdir(os.path.join(home, "todos")):
+    if not _own_path(home, session):
         return []
     from untildone.hook.todo_capture import captured
 
     return captured(home, session)
 
 
-def _add_todos(work: Work, todos: list[Todo]) -> None:
-    left = open_todos(todos)
-    work.add(len(left), (f"{todo.status}: {todo.content}" for todo in left))
+def _own_path(home: str, session: str) -> str:
+    if not home or not os.path.isdir(os.path.join(home, "todos")):
+        return ""
+    from untildone.hook.todo_capture import todo_path
+
+    return todo_path(home, session)
+
+
+def _add_todos(work: Work, path: str, name: str) -> None:
+    if not path or not os.path.lexists(path):
+        return
+    try:
+        value = plain_json.parse(read_text(path) or "")
+    except ValueError:
+        value = None
+    left = open_todos(read_todos(value))
+    work.add(len(left), (f"{todo.status or 'no status'}: {todo.content}" for todo in left))
+    if not is_understood(value):
+        work.add(1, [f"{name} cannot be read as a whole, so nothing shows that it is done"])
 
 
 def _add_boxes(work: Work, project: str, source: str) -> None:
-    text = read_text(os.path.join(project, source))
+    path = os.path.join(project, source)
+    text = None if _leads_out(path, project) else read_text(path)
     if text is None:
         work.add(1, [f"{one_line(source)} cannot be read, so nothing shows that it is done"])
         return
-    if "[ ]" not in text:
+    if "[" not in text:
         return
     from untildone.core.tasks import read_tasks
 
@@ -118,6 +143,14 @@ def _add_boxes(work: Work, project: str, source: str) -> None:
     if found.open_blocking:
         more = f" and {found.open_blocking - 1} more" if found.open_blocking > 1 else ""
         work.add(found.open_blocking, [f"{one_line(source)}: {one_line(found.next_open)}{more}"])
+
+
+def _leads_out(path: str, project: str) -> bool:
+    """Whether a file is a link to somewhere outside of the project: nobody asked for what is written there."""
+    if not os.path.islink(path):
+        return False
+    inside = os.path.join(os.path.realpath(project), "")
+    return not os.path.realpath(path).startswith(inside)
 
 
 def _add_tasks(work: Work, path: str) -> None:
@@ -138,13 +171,15 @@ def _tasks_as_todos(project: str, names: list[str]) -> list[Todo]:
     """The open tasks of these databases."""
     if not names:
         return []
-    from untildone.hook.task_reading import Unreadable, read_tasks
+    from untildone.hook.task_reading import Unreadable, open_tasks
 
     found: list[Todo] = []
     for name in names:
         try:
-            tasks = read_tasks(os.path.join(project, name))
-            found += [Todo(f"{task.key}: {task.title}", _TO_DO.get(task.status, ""), task.key) for task in tasks]
+            tasks = [task for task in open_tasks(os.path.join(project, name)) if task.status != _BLOCKED]
         except Unreadable:
             continue
+        for task in tasks:
+            status = IN_PROGRESS if task.status == IN_PROGRESS else PENDING
+            found.append(Todo(f"{task.key}: {task.title}", status, task.key))
     return found
