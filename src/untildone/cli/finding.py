@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from untildone import loops, wiring
+from untildone import loops
+from untildone.cli.choosing import find_run
 from untildone.cli.driving import opened
 from untildone.core.printable import one_line
 from untildone.engine.journal import load_state
@@ -81,7 +82,7 @@ async def at_work_named(store: Path, wanted: str, folder: Path) -> "Entry":
         near = [loop for loop in alive if loop.startswith(wanted)]
         if wanted in alive or len(near) == 1:
             return alive[wanted if wanted in alive else near[0]]
-        row = await wiring.find_run(log, wanted, folder)
+        row = await find_run(log, wanted, folder)
         state = await load_state(log, row.run_id)
     if not state.spec.in_session:
         raise UsageError(f"{row.name} is no loop inside Claude Code: `untildone stop {row.name}` stops it")
