@@ -25,7 +25,7 @@ def state(project):
     return project.git("for-each-ref"), project.git("status", "--porcelain"), project.git("log", "--all", "--format=%H")
 
 
-@pytest.mark.parametrize("trick", ["file", "link", "gone", "core.worktree", "worktree's own"])
+@pytest.mark.parametrize("trick", ["file", "link", "gone", "pipe", "core.worktree", "worktree's own"])
 async def test_another_repository_in_its_place_is_a_stop(repo, open_in, other, trick):
     if trick == "worktree's own":
         repo.git("config", "extensions.worktreeConfig", "true")
@@ -34,10 +34,12 @@ async def test_another_repository_in_its_place_is_a_stop(repo, open_in, other, t
     before, known = await workspace.observe(), state(other)
     repo.write("b.txt")
     git_dir = repo.path / ".git"
-    if trick in {"file", "link", "gone"}:
+    if trick in {"file", "link", "gone", "pipe"}:
         shutil.move(git_dir, repo.path.parent / "moved.git")
     if trick == "file":
         git_dir.write_text(f"gitdir: {other.path}/.git\n")
+    elif trick == "pipe":
+        os.mkfifo(git_dir)  # whoever opens it without care waits for ever
     elif trick == "link":
         git_dir.symlink_to(other.path / ".git")
     elif trick == "core.worktree":
@@ -58,7 +60,12 @@ async def test_a_worktree_that_is_told_of_another_repository_is_a_stop(repo, ope
     await workspace.prepare()
     before, known = await workspace.observe(), state(other)
     tree.write("b.txt")
-    (repo.path / ".git/worktrees/tree/commondir").write_text(f"{other.path}/.git\n")
+    named = repo.path / ".git/worktrees/tree/commondir"
+    named.write_text(f"{other.path}/.git\n")
+    with pytest.raises(WorkspaceError, match="not what it was"):
+        await workspace.settle(before, iteration_num=1, message="m")
+    named.unlink()
+    os.mkfifo(named)
     with pytest.raises(WorkspaceError, match="not what it was"):
         await workspace.settle(before, iteration_num=1, message="m")
     assert state(other) == known

@@ -37,7 +37,7 @@ def _is_limit(answer: Answer) -> bool:
     """Too many questions: said by headers, and for the secondary limit sometimes by words alone."""
     headers, said = answer.headers, answer.message.lower()
     is_told = "retry-after" in headers or headers.get("x-ratelimit-remaining") == "0"
-    return answer.status == 429 or is_told or "rate limit" in said or "abuse detection" in said  # noqa: PLR2004
+    return answer.status == 429 or is_told or "rate limit" in said or "abuse detection" in said  # noqa: PLR2004 - the status says more than a name
 
 
 def _forbidden(answer: Answer, doing: str, repo: str, host: str) -> str:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from untildone.errors import WorkspaceError
+from untildone.git.plain_file import LONGEST, content
 from untildone.git.room_entries import common_folder
 
-_LONGEST = 4096
+_LONGEST_MARK = 4096
 _ELSEWHERE = re.compile(rb"(?i)\bworktree[ \t]*=[^\n]*")
 
 
@@ -59,15 +60,14 @@ def git_folder(top: Path) -> str:
     mark = f"{top}/.git"
     if os.path.isdir(mark):  # noqa: PTH112 - as above
         return os.path.realpath(mark)
-    named = _content(mark, _LONGEST)
+    named = _content(mark, _LONGEST_MARK)
     if not named.startswith(b"gitdir:"):
         return ""
     return os.path.realpath(os.path.join(top, os.fsdecode(named.removeprefix(b"gitdir:").strip())))  # noqa: PTH118 - as above
 
 
-def _content(path: str, most: int = 1 << 20) -> bytes:
+def _content(path: str, most: int = LONGEST) -> bytes:
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - as above
-            return file.read(most)
+        return content(path, most)
     except OSError:
         return b""

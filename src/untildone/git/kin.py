@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.git.plain_file import line
 from untildone.git.repository import holds_home, project_root
 from untildone.git.room_entries import common_folder
 
@@ -43,8 +44,7 @@ def _git_folder(top: Path, mark: Path) -> Path:
     if mark.is_dir():
         return mark
     try:
-        with mark.open(errors="surrogateescape") as file:
-            named = file.read(_LONGEST).removeprefix("gitdir:").strip()
+        named = line(mark, _LONGEST).removeprefix("gitdir:").strip()
     except OSError:
         return mark
     return Path(os.path.normpath(top / named))

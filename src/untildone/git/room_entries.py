@@ -5,11 +5,13 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from untildone.git.plain_file import line
+
 
 def common_folder(git_dir: Path) -> Path:
     """The git folder that all worktrees of a repository share."""
     try:
-        named = (git_dir / "commondir").read_text(errors="surrogateescape").rstrip("\n")
+        named = line(git_dir / "commondir")
     except OSError:
         return git_dir
     return Path(os.path.normpath(git_dir / named))
@@ -38,7 +40,7 @@ def forget_entry(git_dir: Path, tree: Path) -> None:
     """Remove the entry of one worktree whose folder is gone, and no other."""
     for entry in _entries(git_dir):
         with suppress(OSError):
-            place = (entry / "gitdir").read_text(errors="surrogateescape").rstrip("\n")
+            place = line(entry / "gitdir")
             if place == f"{tree}/.git" and not (entry / "locked").exists():
                 shutil.rmtree(entry)
     with suppress(OSError):
@@ -59,7 +61,7 @@ def _entries(git_dir: Path) -> list[Path]:
 
 def _lies_below(entry: Path, folder: Path, name: str) -> bool:
     try:
-        place = (entry / "gitdir").read_text(errors="surrogateescape").rstrip("\n")
+        place = line(entry / "gitdir")
     except FileNotFoundError:
         return entry.name.startswith(name)
     except OSError:
