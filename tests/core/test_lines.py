@@ -11,7 +11,8 @@ from untildone.core import codec
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.events import Event, Record
-from untildone.core.lines import _LINERS, event_line, tool_line
+from untildone.core.lines import _LINERS, event_line
+from untildone.core.lines_agent import tool_line
 from untildone.core.outcome import Evidence
 
 

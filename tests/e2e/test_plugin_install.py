@@ -89,10 +89,16 @@ SCRUBBED = "env -u CLAUDECODE -u CLAUDE_CODE_SESSION_ID -u CLAUDE_PID -u CLAUDE_
     ["{claude} -p /untildone:cancel {plugin}", f"echo /untildone:loop --adopt | {SCRUBBED} {{claude}} -p {{plugin}}"],
     ids=["cancel", "adopt"],
 )
-def test_a_session_that_is_held_cannot_let_itself_go(tmp_path: Path, how: str) -> None:
-    command = how.format(claude=bundled_claude(), plugin=f"--plugin-dir {PLUGIN}")
-    replies = (Reply(tools=(ToolCall("Bash", {"command": command}),)), Reply(text="Half way."), Reply(text="Not yet."))
-    with house(tmp_path, *replies) as here:
+@pytest.mark.parametrize(
+    ("through", "refusal"),
+    [("{line}", "only the user starts, stops or changes loops"), ("sh go.sh", "only a human ends or moves its loop")],
+    ids=["in its command", "from a script"],
+)
+def test_a_session_that_is_held_cannot_let_itself_go(tmp_path: Path, how: str, through: str, refusal: str) -> None:
+    line = how.format(claude=bundled_claude(), plugin=f"--plugin-dir {PLUGIN}")
+    call = ToolCall("Bash", {"command": through.format(line=line)})
+    with house(tmp_path, Reply(tools=(call,)), Reply(text="Half way."), Reply(text="Not yet.")) as here:
+        (here.project / "go.sh").write_text(line)
         said = here.say("/untildone:loop make it work --max 2", "--plugin-dir", str(PLUGIN))
-        assert "only a human ends or moves its loop" in said.tool_results
+        assert refusal in said.tool_results
         assert (said.requests, said.result) == (3, "Not yet.")

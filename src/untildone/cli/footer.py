@@ -14,7 +14,8 @@ from untildone.core import trace as tr
 from untildone.core.durations import format_duration
 from untildone.core.events import Record
 from untildone.core.figures import count, short_commit
-from untildone.core.lines import event_line, telling, tool_line
+from untildone.core.lines import event_line
+from untildone.core.lines_agent import telling, tool_line
 from untildone.core.printable import columns, one_line, printable
 from untildone.core.views import Gauge, RunView
 

@@ -4,29 +4,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from untildone.core import events as ev
-from untildone.core import trace as tr
 from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS, Remedy
 from untildone.core.figures import cause_text, clock, count, dollars, short_commit, stop_detail
 from untildone.core.limits import LIMITS
+from untildone.core.lines_agent import AGENT_LINERS
 from untildone.core.lines_delivery import DELIVERY_LINERS, review_line
 from untildone.core.outcome import Evidence
 from untildone.core.printable import one_line
-from untildone.core.spending import lane_name
 from untildone.core.stopping import DONE, Reason, meaning
 
 DETAIL = 200
 """Columns kept of what the agent or a program wrote."""
 
-_SIGNS = {
-    "Bash": "$", "BashOutput": "$", "KillShell": "$",
-    "Edit": "✎", "MultiEdit": "✎", "Write": "✎", "NotebookEdit": "✎",
-    "Read": "▸", "NotebookRead": "▸", "LS": "▸",
-    "Grep": "?", "Glob": "?", "ToolSearch": "?",
-    "Task": "»", "Agent": "»", "Skill": "»",
-    "WebFetch": "@", "WebSearch": "@",
-    "TodoWrite": "☑", "TaskCreate": "☑", "TaskUpdate": "☑",
-}  # fmt: skip
 
 _SIGNALS = {"SIGINT": "Ctrl+C", "SIGTERM": "asked to end", "SIGHUP": "the terminal is gone"}
 
@@ -40,16 +30,6 @@ def event_line(record: ev.Record) -> str | None:
     if liner is None:
         return one_line(f"event {event.TYPE}", DETAIL)
     return liner(event, record.at)
-
-
-def tool_line(event: tr.AgentToolUse, width: int = DETAIL) -> str:
-    """A tool call: a sign for its kind, its name, and what it was called with."""
-    tool = one_line(event.tool, 60)
-    if tool.startswith("mcp__"):
-        sign, shown = "+", tool.removeprefix("mcp__").replace("__", "/")
-    else:
-        sign, shown = _SIGNS.get(tool, "•"), tool
-    return ("  " if event.subagent else "") + one_line(f"{sign} {shown} {event.detail}", width)
 
 
 def _started(event: ev.ContinuousStarted, _: float) -> str:
@@ -270,87 +250,6 @@ def _unknown(event: ev.Unknown, _: float) -> str:
     return one_line(f"event {event.type} (from a newer version)", DETAIL)
 
 
-def _session(event: tr.AgentSession, _: float) -> str:
-    lane = f" ({lane_name(event.lane)})" if event.lane else ""
-    return one_line(f"session {event.session_id} {event.model or ''}{lane}", DETAIL)
-
-
-def _agent_started(event: tr.AgentStarted, _: float) -> str:
-    return f"agent {'ready (warm)' if event.warm else 'started'}" + (f", pid {event.pid}" if event.pid else "")
-
-
-def _agent_message(event: tr.AgentMessage, _: float) -> str | None:
-    said = one_line(event.text, DETAIL)
-    return f"{'  ' if event.subagent else ''}“{said}”" if said else None
-
-
-def _tool_use(event: tr.AgentToolUse, _: float) -> str:
-    return tool_line(event)
-
-
-def _tool_result(event: tr.AgentToolResult, _: float) -> str | None:
-    return f"  ✗ {telling(event.text, DETAIL)}" if event.is_error else None
-
-
-def telling(text: str, width: int) -> str:
-    """A tool's answer on one line, without the rules and boxes programs draw."""
-    return one_line(" ".join(line for line in text.splitlines() if any(map(str.isalnum, line))), width)
-
-
-def _system(event: tr.AgentSystem, at: float) -> str | None:
-    said = _SYSTEM_LINERS.get(event.subtype, _other_system)(event, at)
-    return one_line(said, DETAIL) if said else None
-
-
-def _api_retry(event: tr.AgentSystem, _: float) -> str:
-    data = event.data
-    status, delay = data.get("error_status"), data.get("retry_delay_ms")
-    what = f"answered {status}" if status is not None else "could not be reached"
-    when = f" in {delay / 1000:.1f}s" if isinstance(delay, int | float) else ""
-    tries = f"{data.get('attempt')} of {data.get('max_retries')}"
-    return f"the API {what} ({data.get('error')}): Claude tries again{when} ({tries})"
-
-
-def _rate_limit(event: tr.AgentSystem, at: float) -> str | None:
-    data = event.data
-    if data.get("status") == "allowed":
-        return None
-    used, resets = data.get("utilization"), data.get("resetsAt")
-    share = f", {used:.0%} used" if isinstance(used, int | float) else ""
-    until = f", resets at {clock(resets, at)}" if isinstance(resets, int | float) else ""
-    return f"usage limit {data.get('rateLimitType')}: {data.get('status')}{share}{until}"
-
-
-def _denied(event: tr.AgentSystem, _: float) -> str:
-    why = event.data.get("message") or event.data.get("reason") or ""
-    return f"claude was denied {event.data.get('tool_name') or 'a tool'}" + (f": {why}" if why else "")
-
-
-def _compacted(_: tr.AgentSystem, __: float) -> str:
-    return "Claude compacted its context"
-
-
-def _other_system(event: tr.AgentSystem, _: float) -> str:
-    facts = " ".join(f"{key}={value}" for key, value in event.data.items() if isinstance(value, str | int | float))
-    return f"claude: {event.subtype} {facts}"
-
-
-_SYSTEM_LINERS: Mapping[str, Liner] = {
-    "api_retry": _api_retry,
-    "rate_limit_event": _rate_limit,
-    "compact_boundary": _compacted,
-    "permission_denied": _denied,
-}
-
-
-def _stream_error(event: tr.AgentStreamError, _: float) -> str:
-    return one_line(f"a line of the agent could not be read: {event.error}", DETAIL)
-
-
-def _silent(_: ev.Event, __: float) -> None:
-    return None
-
-
 _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.ContinuousStarted: _started,
     ev.ContinuousResumed: _resumed,
@@ -386,16 +285,6 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.GoalChanged: _goal_changed,
     ev.QuestionAsked: _question_asked,
     ev.Unknown: _unknown,
-    tr.AgentSession: _session,
-    tr.AgentReplyStarted: _silent,
-    tr.AgentReply: _silent,
-    tr.AgentQuota: _silent,
-    tr.AgentStarted: _agent_started,
-    tr.AgentMessage: _agent_message,
-    tr.AgentThinking: _silent,
-    tr.AgentToolUse: _tool_use,
-    tr.AgentToolResult: _tool_result,
-    tr.AgentSystem: _system,
-    tr.AgentStreamError: _stream_error,
+    **AGENT_LINERS,
     **DELIVERY_LINERS,
 }
