@@ -18,6 +18,10 @@ UntildoneError                  1  base: never raised itself
 │   └── CommitUnfit             1  a commit cannot be examined because of what is in it
 ├── ForgeError                  1  the forge refused or cannot be reached
 │   └── LoginMissing            2  there is no login for the forge
+├── UplinkError                 1  the server that keeps a copy of the run
+│   ├── UplinkDown              1  does not answer, for now
+│   └── UplinkRefused           2  will not have it: wrong token, or another machine has the run
+├── ServeError                  1  the server, or its database, cannot work
 └── NotTheOperator              5  an agent tried to steer its own run
 """
 
@@ -121,6 +125,29 @@ class LoginMissing(ForgeError):
     """There is no login for the forge, or none that can be used."""
 
     exit_code = 2
+
+
+class UplinkError(UntildoneError):
+    """Something is wrong between a run and the server that keeps a copy of it."""
+
+
+class UplinkDown(UplinkError):
+    """The server does not answer, or says that it cannot at the moment: the same may work later."""
+
+
+class UplinkRefused(UplinkError):
+    """The server understood and refuses: the same will not work later."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, taken: bool = False) -> None:
+        super().__init__(message)
+        self.taken = taken
+        """Another machine has taken the run over."""
+
+
+class ServeError(UntildoneError):
+    """The server cannot work: its database, its address or its settings are in the way."""
 
 
 class NotTheOperator(UntildoneError):

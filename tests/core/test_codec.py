@@ -180,7 +180,7 @@ def test_the_wire_form() -> None:
     record = Record(seq=7, at=1.5, event=LimitsChanged(by="me", changes={"max_runs": 3, "max_cost_usd": None}))
     assert to_wire(record, "r1") == {
         "event_type": "continuous.limits_changed",
-        "event_data": {"by": "me", "changes": {"max_runs": 3, "max_cost_usd": None}},
+        "event_data": {"by": "me", "order": None, "changes": {"max_runs": 3, "max_cost_usd": None}},
         "source": "system",
         "seq": 7,
         "at": 1.5,

@@ -53,6 +53,11 @@ def settings(state: LoopState, event: ev.SettingsChanged, _: float) -> LoopState
     return replace(state, policy=event.policy, spec=spec)
 
 
+def refused(state: LoopState, _: ev.OrderRefused, __: float) -> LoopState:
+    """Nothing changes but that the order was answered."""
+    return state
+
+
 def reset(state: LoopState, event: ev.ResetRequested, _: float) -> LoopState:
     """Clear what was named."""
     if event.circuit:

@@ -50,3 +50,13 @@ class Progress(Event):
     total_cost_usd: float = 0.0
     completion_signal_count: int = 0
     elapsed_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Event):
+    """What a human asks for: anyone may append these, at any time."""
+
+    SOURCE: ClassVar[Source] = "system"
+    by: str
+    order: int | None = None
+    """The number of the server's order that asked for it; None: somebody asked right here."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from untildone.core.claims import Claim
+from untildone.core.event import Command as Command
 from untildone.core.event import Event as Event
 from untildone.core.event import Kind as Kind
 from untildone.core.event import Progress as Progress
@@ -289,74 +290,68 @@ class SteeringRefused(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested(Event):
+class StopRequested(Command):
     """Stop the run, now or after the running iteration."""
 
     TYPE: ClassVar[str] = "continuous.stop_requested"
-    SOURCE: ClassVar[Source] = "system"
-    by: str
     after_iteration: bool = False
     signal: str | None = None
     """The process signal that asked, if it was one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PauseRequested(Event):
+class PauseRequested(Command):
     """Pause the run until it is resumed."""
 
     TYPE: ClassVar[str] = "continuous.pause_requested"
-    SOURCE: ClassVar[Source] = "system"
-    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeRequested(Event):
+class ResumeRequested(Command):
     """End a pause."""
 
     TYPE: ClassVar[str] = "continuous.resume_requested"
-    SOURCE: ClassVar[Source] = "system"
-    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageReceived(Event):
+class MessageReceived(Command):
     """A human says something to the agent: in the next prompt, or at once if urgent."""
 
     TYPE: ClassVar[str] = "agent.message_injected"
-    SOURCE: ClassVar[Source] = "system"
-    by: str
     content: str
     message_type: str = "user_message"
     urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkipWaitRequested(Event):
+class SkipWaitRequested(Command):
     """Do not wait any longer: try now."""
 
     TYPE: ClassVar[str] = "continuous.skip_wait_requested"
-    SOURCE: ClassVar[Source] = "system"
-    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsChanged(Event):
+class OrderRefused(Command):
+    """Something was asked of the run from far away that cannot be done."""
+
+    TYPE: ClassVar[str] = "continuous.order_refused"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsChanged(Command):
     """New values for some limits, by policy field name."""
 
     TYPE: ClassVar[str] = "continuous.limits_changed"
-    SOURCE: ClassVar[Source] = "system"
-    by: str
     changes: Mapping[str, float | int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsChanged(Event):
+class SettingsChanged(Command):
     """A run that stopped is to go on with other settings. Goal, folder and name stay what they are."""
 
     TYPE: ClassVar[str] = "continuous.settings_changed"
     VERSION: ClassVar[int] = 2
-    SOURCE: ClassVar[Source] = "system"
-    by: str
     policy: Policy
     spec: RunSpec
     changes: tuple[str, ...] = ()
@@ -364,12 +359,10 @@ class SettingsChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResetRequested(Event):
+class ResetRequested(Command):
     """Clear the breaker, the session, or the streaks and fault counters."""
 
     TYPE: ClassVar[str] = "continuous.reset_requested"
-    SOURCE: ClassVar[Source] = "system"
-    by: str
     circuit: bool = True
     session: bool = False
     history: bool = False

@@ -50,6 +50,8 @@ def apply(state: LoopState, record: ev.Record) -> LoopState:
     event, at = record.event, record.at
     handler = HANDLERS.get(type(event))
     folded = state if handler is None else handler(state, event, at)
+    if isinstance(event, ev.Command) and event.order is not None:
+        folded = replace(folded, ordered=max(folded.ordered, event.order))
     if not state.driving or event.SOURCE == "system" or isinstance(event, ev.ContinuousResumed | ev.Unknown):
         return replace(folded, last_seq=record.seq)
     # The time since the driver's last fact counts; what humans append does not move the driver's clock.
@@ -160,9 +162,7 @@ def _book_abandoned(state: LoopState) -> LoopState:
 def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: float) -> LoopState:
     due = landed.unsettled(state.open, state.last_seq)
     if state.open is not None and state.open.handoff:
-        return replace(
-            _close(state, event), unsettled=due
-        )  # the last word of an iteration that a limit had cut: booked, nothing more
+        return replace(_close(state, event), unsettled=due)  # a last word after a limit: booked, nothing more
     if state.open is not None and state.open.review:
         return replace(
             proven.reviewed(_close(state, event), event), failures_in_a_row=0, outage_since=None, backoffs=0,
@@ -387,6 +387,7 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.LimitsChanged: asked.limits,
     ev.SettingsChanged: asked.settings,
     ev.ResetRequested: asked.reset,
+    ev.OrderRefused: asked.refused,
     ev.NotesFolded: in_session.notes_folded,
     ev.FailureCounted: in_session.failure_counted,
     ev.GoalChanged: in_session.goal_changed,

@@ -242,6 +242,10 @@ def _failure_counted(event: ev.FailureCounted, _: float) -> str:
     return one_line(f"failed at {event.point}{row}", DETAIL)
 
 
+def _order_refused(event: ev.OrderRefused, _: float) -> str:
+    return one_line(f"{event.by} asked for something that cannot be done: {event.reason}", DETAIL)
+
+
 def _skip_wait(event: ev.SkipWaitRequested, _: float) -> str:
     return one_line(f"{event.by} ended the wait", DETAIL)
 
@@ -259,6 +263,7 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.BudgetWarning: _budget_warning,
     ev.ResourcesSeen: _resources,
     ev.SkipWaitRequested: _skip_wait,
+    ev.OrderRefused: _order_refused,
     ev.HookFailed: _hook_failed,
     ev.ContinuousSuspended: _suspended,
     ev.ContinuousCompleted: _completed,

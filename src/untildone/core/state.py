@@ -245,6 +245,8 @@ class LoopState:
     paused: bool = False
     messages: tuple[Message, ...] = ()
     messages_received: int = 0
+    ordered: int = 0
+    """The newest order of a server that was carried out: the log itself says what is still to be fetched."""
 
     half_done: HalfDone | None = None
     unsettled: Unsettled | None = None

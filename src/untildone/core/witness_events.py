@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from untildone.core.contract import Room
-from untildone.core.event import Event, Kind, Source
+from untildone.core.event import Command, Event, Kind
 from untildone.core.findings import Finding
 from untildone.core.outcome import CheckResult
 
@@ -51,11 +51,9 @@ class WitnessAtWork(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WaiverGiven(Event):
+class WaiverGiven(Command):
     """A human lets guarded files change."""
 
     TYPE: ClassVar[str] = "continuous.waived"
-    SOURCE: ClassVar[Source] = "system"
-    by: str
     patterns: tuple[str, ...]
     """Globs of paths."""

@@ -1,0 +1,43 @@
+"""The server that keeps a copy of runs, as a worker sees it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from untildone.core.events import Record
+from untildone.core.wire import Order, Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """Something of a run that travels beside its events, compressed: a transcript, the notes, the tree."""
+
+    name: str
+    """`transcript/SESSION`, `notes`, `tree`: the newest of a name replaces the one before."""
+    content: bytes
+    seq: int = 0
+    """The number of the event after which it was packed."""
+
+
+class Uplink(Protocol):
+    """Where copies go. Every method raises `UplinkDown` when nobody answers (try again) and `UplinkRefused` when
+    the server will not have it (trying again is pointless).
+    """
+
+    async def received(self, run_id: str) -> Receipt:
+        """How much of a run the server has; `last_seq` 0: nothing."""
+        ...
+
+    async def send(self, run_id: str, records: Sequence[Record], *, tenure: int = 0) -> Receipt:
+        """Hand over records, in order. Those it has already are left out by the server. None: a sign of life."""
+        ...
+
+    async def orders(self, run_id: str, *, after: int, wait: float) -> list[Order]:
+        """Orders with a higher number than `after`, in order; waits so many seconds for the first one to come."""
+        ...
+
+    async def put(self, run_id: str, parcel: Parcel) -> None:
+        """Send a parcel."""
+        ...
+
+    async def close(self) -> None: ...

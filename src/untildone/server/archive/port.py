@@ -1,0 +1,309 @@
+"""What the server keeps: copies of runs, what people ask of them, parcels, and who may come in.
+
+One class behind each of these protocols, for SQLite and for PostgreSQL. Numbers, times and payloads are as the
+machine of the run wrote them: a copy is never renumbered.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from untildone.core.event import Kind, Source
+from untildone.core.history import IterationRow
+from untildone.core.wire import Order, OrderKind, Receipt
+
+Origin = Literal["worker", "local", "published"]
+"""Who sends a run: a worker with our uplink, this very machine, or a program that speaks the published endpoints."""
+Scope = Literal["viewer", "operator", "worker"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent:
+    """An event of a run, its payload unparsed."""
+
+    seq: int
+    at: float
+    kind: Kind
+    type: str
+    source: Source
+    version: int
+    data: str
+    """JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """Whose events these are."""
+
+    sandbox_id: str
+    origin: Origin = "worker"
+    tenure: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """What the list of runs shows of one: derived from its events, and made anew whenever they grow."""
+
+    folded_seq: int = 0
+    """The newest control event that is in it."""
+    name: str = ""
+    goal: str = ""
+    folder: str = ""
+    host: str = ""
+    status: str = "new"
+    """As in `core.views.Status`, as far as the log tells: whether a driver lives is not in it."""
+    phase: str = ""
+    why: str = ""
+    """Why it stopped, or what it waits for: one sentence."""
+    success: bool = False
+    verified: bool = False
+    verdict: str = ""
+    cost_usd: float = 0.0
+    estimated_usd: float = 0.0
+    unknown_costs: int = 0
+    attempts: int = 0
+    successes: int = 0
+    progress: float | None = None
+    """0 to 1: the fullest of its limits, or the ticked tasks."""
+    waiting_until: float | None = None
+    started_at: float = 0.0
+    state: bytes = b""
+    """The folded state, as `codec.encode_value(Snapshot)` writes it; empty for a published run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEntry:
+    """A run the server knows."""
+
+    run_id: str
+    sandbox_id: str
+    origin: Origin
+    created_at: float
+    """When the server first heard of it, by the server's clock."""
+    heard_at: float
+    """When it last did: events, or a sign of life."""
+    last_seq: int
+    control_seq: int
+    """The newest control event; more than `projection.folded_seq`: the projection is behind."""
+    trimmed_seq: int = 0
+    """Trace events up to here may be gone."""
+    tenure: int = 0
+    projection: Projection = field(default_factory=Projection)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs are wanted, the one heard of last first."""
+
+    text: str = ""
+    """Part of a name, a goal, a folder or an id, in whatever case."""
+    statuses: tuple[str, ...] = ()
+    sandbox_id: str | None = None
+    before: tuple[float, str] | None = None
+    """(heard_at, run_id) of the last one of the page before."""
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Which events of a run are wanted: forwards from `after`, or backwards from `before` (given in order, too)."""
+
+    after: int | None = None
+    before: int | None = None
+    kind: Kind | None = None
+    types: tuple[str, ...] = ()
+    """Dotted names; one that ends with `.*` means all that begin so."""
+    iteration: int | None = None
+    text: str = ""
+    """Part of the payload, in whatever case."""
+    limit: int = 200
+
+
+class Events(Protocol):
+    """The copies themselves."""
+
+    async def receive(self, sender: Sender, run_id: str, events: Sequence[StoredEvent], *, now: float) -> Receipt:
+        """Keep what is new, durably, before returning. Numbers that are there already are left as they are.
+
+        SenderRefused when the run is another sandbox's or of another origin, or a later tenure wrote to it.
+        """
+        ...
+
+    async def publish(self, sandbox_id: str, events: Sequence[StoredEvent], *, now: float) -> Receipt:
+        """Keep events that came without a number, as trace of the run `published_run(sandbox_id)`, numbered here."""
+        ...
+
+    async def read(self, run_id: str, wanted: EventFilter) -> list[StoredEvent]:
+        """In ascending order."""
+        ...
+
+    async def event(self, run_id: str, seq: int) -> StoredEvent | None: ...
+
+    async def trim(self, run_id: str, *, before: float, keep_bytes: int, most: int) -> int:
+        """Remove at most so many of the oldest trace events beyond these bounds; returns how many."""
+        ...
+
+
+class Runs(Protocol):
+    """The list of runs, and what is derived from their events."""
+
+    async def entry(self, run_id: str) -> RunEntry | None: ...
+
+    async def entries(self, wanted: RunFilter) -> list[RunEntry]: ...
+
+    async def counts(self) -> dict[str, int]:
+        """Runs by status."""
+        ...
+
+    async def behind(self, *, limit: int) -> list[RunEntry]:
+        """Runs whose projection lacks control events (or, of published ones, any events)."""
+        ...
+
+    async def project(self, run_id: str, projection: Projection, rows: Sequence[IterationRow]) -> bool:
+        """Replace what is derived, rows of iterations included. False when a newer projection is there already."""
+        ...
+
+    async def iterations(self, run_id: str, *, before: int | None = None, limit: int = 100) -> list[IterationRow]:
+        """The newest ones, in ascending order."""
+        ...
+
+    async def heard(self, run_id: str, *, now: float) -> None:
+        """A sign of life."""
+        ...
+
+    async def take_over(self, run_id: str, *, sandbox_id: str, tenure: int) -> int | None:
+        """Let another sandbox drive the run, if its tenure still is this one: the new one; None: it is not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedMessage:
+    """A message for whoever asks with the published endpoint."""
+
+    id: str
+    content: str
+    message_type: str
+    at: float
+
+
+class Orders(Protocol):
+    """What people ask of runs. Numbers grow over all runs."""
+
+    async def give(self, run_id: str, kind: OrderKind, data: dict[str, object], *, by: str, now: float) -> Order: ...
+
+    async def after(self, run_id: str, number: int, *, now: float, limit: int = 100) -> list[Order]:
+        """Orders with higher numbers, in order, with their ages."""
+        ...
+
+    async def newest(self, run_id: str) -> int: ...
+
+    async def put(self, sandbox_id: str, content: str, message_type: str, *, now: float) -> QueuedMessage:
+        """Queue a message for the published endpoint."""
+        ...
+
+    async def take(self, sandbox_id: str) -> list[QueuedMessage]:
+        """All messages queued for a sandbox, which are gone then: each is given to one caller only."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredParcel:
+    """Something that travels beside the events of a run, as it was sent."""
+
+    name: str
+    seq: int
+    at: float
+    size: int
+    sha256: str
+    content: bytes = b""
+    """Left out in lists."""
+
+
+class Parcels(Protocol):
+    """Transcripts, notes and trees. The newest of a name replaces the one before."""
+
+    async def put(self, run_id: str, name: str, content: bytes, *, seq: int, now: float) -> StoredParcel: ...
+
+    async def get(self, run_id: str, name: str) -> StoredParcel | None: ...
+
+    async def all(self, run_id: str) -> list[StoredParcel]:
+        """Without their contents."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A token, a one-time login or a browser session: only the hash of its secret is kept."""
+
+    key_id: str
+    kind: Literal["token", "login", "session"]
+    scope: Scope
+    sandbox_id: str | None
+    """Of a worker: the only sandbox it may speak for."""
+    label: str
+    created_at: float
+    expires_at: float | None
+    last_used_at: float | None = None
+    parent_id: str | None = None
+    """The token a session or a login came from: revoking that ends it, too."""
+
+
+class Keys(Protocol):
+    """Who may come in."""
+
+    async def add(self, key: Key, secret_hash: str) -> None: ...
+
+    async def find(self, secret_hash: str, *, now: float) -> Key | None:
+        """The living key with that hash: neither revoked nor expired, nor its parent."""
+        ...
+
+    async def spend(self, secret_hash: str, *, now: float) -> Key | None:
+        """The same, and it is gone: a one-time login can be spent once, whoever else tries at the same moment."""
+        ...
+
+    async def used(self, key_id: str, *, now: float) -> None: ...
+
+    async def tokens(self) -> list[Key]:
+        """Living tokens, the newest first."""
+        ...
+
+    async def revoke(self, key_id: str) -> bool:
+        """End a key and all that came from it. False: there is none."""
+        ...
+
+    async def guarded(self, sandbox_id: str) -> bool:
+        """Whether a token was ever given out for this sandbox: then it takes one to speak for it."""
+        ...
+
+
+class Archive(Protocol):
+    """All of it, behind one database."""
+
+    @property
+    def events(self) -> Events: ...
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def orders(self) -> Orders: ...
+    @property
+    def parcels(self) -> Parcels: ...
+    @property
+    def keys(self) -> Keys: ...
+
+    async def announce(self, topic: str) -> None:
+        """Tell every server process on this database (this one, too, where the database does the telling)."""
+        ...
+
+    async def heard(self) -> str:
+        """The next topic that another server process announced. Waits; for ever, where there can be no other."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+PUBLISHED = "published-"
+
+
+def published_run(sandbox_id: str) -> str:
+    """The run under which the events of a program are kept that knows of no runs."""
+    return PUBLISHED + sandbox_id
