@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from result import Figure, Result, ratio
+from stopwatch import seconds_of
 from untildone.core.policy import RunSpec
 from untildone.git.rooms import WorktreeRooms
 from untildone.git.workspace import open_workspace
@@ -56,9 +57,7 @@ async def _take_turns(place: Path, repo: Path, rounds: int) -> tuple[list[float]
 
 
 def _plain(repo: Path, place: Path) -> float:
-    began = time.perf_counter()
-    subprocess.run(["git", "worktree", "add", "-q", "--detach", str(place)], cwd=repo, check=True, timeout=300)
-    took = time.perf_counter() - began
+    took = seconds_of(["git", "-C", str(repo), "worktree", "add", "-q", "--detach", str(place)])
     shutil.rmtree(place)
     subprocess.run(["git", "worktree", "prune", "--expire=now"], cwd=repo, check=True, timeout=300)
     return took

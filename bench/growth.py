@@ -1,7 +1,6 @@
 """Resume and `status` as a run grows: what is new should cost, history should not."""
 
 import asyncio
-import subprocess
 import sys
 import tempfile
 import time
@@ -11,6 +10,7 @@ from statistics import median
 
 from long_run import RUN, write_run
 from result import Curve, Figure, Result
+from stopwatch import seconds_of
 from untildone.core.fold import fold
 from untildone.engine.clock import SystemClock
 from untildone.engine.journal import SNAPSHOT_EVERY, load_state
@@ -136,6 +136,4 @@ def _whole_fold_seconds(folder: Path) -> float:
 
 def _status_seconds(folder: Path) -> float:
     argv = [sys.executable, "-m", "untildone", "status", RUN, "--store", str(folder)]
-    began = time.perf_counter()
-    subprocess.run(argv, stdout=subprocess.DEVNULL, timeout=120, check=True)
-    return time.perf_counter() - began
+    return seconds_of(argv)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 import untildone
 from result import Figure, Result
+from stopwatch import seconds_of
 from untildone.hook import register, starting
 from untildone.hook.task_store import Tasks
 
@@ -140,13 +140,4 @@ def _must_have_worked(stage: Stage) -> None:
 
 def _seconds(argv: list[str], env: Mapping[str, str], given: Mapping[str, Any]) -> float:
     program = shutil.which(argv[0], path=env["PATH"]) or argv[0]
-    began = time.perf_counter()
-    subprocess.run(
-        [program, *argv[1:]],
-        input=json.dumps(given).encode(),
-        env=env,
-        stdout=subprocess.DEVNULL,
-        timeout=60,
-        check=True,
-    )
-    return time.perf_counter() - began
+    return seconds_of([program, *argv[1:]], env=env, given=json.dumps(given).encode())

@@ -4,10 +4,10 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from statistics import median
 
 from result import Figure, Result, ratio
+from stopwatch import seconds_of
 
 VERSION_GATE = 2.0
 HEAVY = ("claude_agent_sdk", "mcp", "pydantic", "starlette", "uvicorn", "httpx", "rich")
@@ -39,9 +39,7 @@ def measure(*, quick: bool) -> Result:
 
 
 def _seconds(argv: list[str], env: dict[str, str]) -> float:
-    began = time.perf_counter()
-    subprocess.run([sys.executable, *argv], env=env, stdout=subprocess.DEVNULL, timeout=60, check=True)
-    return time.perf_counter() - began
+    return seconds_of([sys.executable, *argv], env=env)
 
 
 def _modules(argv: list[str], env: dict[str, str]) -> set[str]:
