@@ -24,5 +24,7 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "claude"))
+    # Checks of many tests run pytest, which loads every plugin it finds: ten times as long as the tests it runs.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     # A Claude Code that a test starts by mistake talks to nobody: nothing listens there.
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
