@@ -16,7 +16,19 @@ from typing import Any
 from plot import draw
 from result import Result
 
-BENCHES = ("loop_wall", "loop_cost", "stream", "growth", "startup", "append", "snapshots", "clean_room", "hook")
+BENCHES = (
+    "loop_wall",
+    "loop_cost",
+    "stream",
+    "growth",
+    "startup",
+    "append",
+    "snapshots",
+    "clean_room",
+    "hook",
+    "ingest",
+    "viewers",
+)
 OUT = Path(__file__).parent / "out"
 
 

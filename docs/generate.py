@@ -16,7 +16,7 @@ import click
 import untildone
 from untildone.cli.documentation import field_docs, meaning
 from untildone.cli.looping import loop
-from untildone.core import events, faults, guard_rules, guard_settings, secrets, trace
+from untildone.core import events, faults, guard_rules, guard_settings, secrets, trace, worker_table
 from untildone.core.decide import STOP_RULES
 from untildone.core.settings import GROUPS, PROFILES, SETTINGS, Setting, as_typed
 from untildone.core.settings_delivery import OLDER_FLAGS
@@ -228,6 +228,23 @@ def hooks_table() -> str:
     return table(["event", "what for", "at most"], rows)
 
 
+def worker_tables() -> str:
+    """Every variable of a worker, by theme."""
+    parts = []
+    for theme, title in worker_table.THEMES.items():
+        rows = (
+            (
+                f"`{one.name}`",
+                one.default and f"`{one.default}`" if " " not in one.default else one.default,
+                one.meaning,
+            )
+            for one in worker_table.VARIABLES
+            if one.theme == theme
+        )
+        parts += [f"### {title}", table(["variable", "default", "meaning"], rows)]
+    return "\n\n".join(parts)
+
+
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("settings.md", settings_tables),
     "profiles": ("settings.md", profiles_table),
@@ -244,6 +261,7 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "loop commands": ("plugin.md", loop_commands_table),
     "loop templates": ("plugin.md", loop_templates_table),
     "hooks": ("plugin.md", hooks_table),
+    "worker variables": ("worker.md", worker_tables),
 }
 
 

@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
+_WANTED = "UNTILDONE_SCREENSHOTS"
+"""Asks for the pictures of the documentation: no setting of the product."""
+
 # Whatever the developer's shell holds, no test sees it.
 for _name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CLAUDE", "UNTILDONE_", "CONTINUOUS_"))]:
-    del os.environ[_name]
+    if _name != _WANTED:
+        del os.environ[_name]
 
 
 @pytest.fixture

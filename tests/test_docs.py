@@ -40,7 +40,16 @@ def test_generated_parts_are_up_to_date() -> None:
 def test_drift_is_found(tmp_path: Path) -> None:
     copy = tmp_path / "docs"
     copy.mkdir()
-    for file in ("generate.py", "settings.md", "events.md", "stopping.md", "faults.md", "guard.md", "plugin.md"):
+    for file in (
+        "generate.py",
+        "settings.md",
+        "events.md",
+        "stopping.md",
+        "faults.md",
+        "guard.md",
+        "plugin.md",
+        "worker.md",
+    ):
         (copy / file).write_text(page(file).replace("`max_runs`", "`max_walks`"), encoding="utf-8")
     check = subprocess.run(
         [sys.executable, str(copy / "generate.py"), "--check"], capture_output=True, text=True, timeout=60, check=False

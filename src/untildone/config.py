@@ -26,10 +26,15 @@ OPERATOR_MARK = "UNTILDONE_RUN"
 """Set in the environment of everything an agent starts: whoever has it is not the operator."""
 CHECK_MARK = "UNTILDONE_CHECK_OF"
 """Set in the environment of the checks of a run, so that they are found again after a crash."""
+SERVER_TOKEN = "UNTILDONE_TOKEN"  # noqa: S105 - the name of a variable
+"""Holds the token for a server: no setting, so that it is neither typed, written into a file nor shown."""
+
+SERVE_PREFIX = "UNTILDONE_SERVE_"
+"""How the variables begin that set up a server: they are no settings of a run."""
 
 _PREFIX = "UNTILDONE_"
 # Relative paths in these mean the folder they were written in, so that a run can be resumed from anywhere.
-_PATHS = frozenset({"hooks_file", "add_dirs", "mcp_config", "claude", "config_dir", "then"})
+_PATHS = frozenset({"hooks_file", "add_dirs", "mcp_config", "claude", "config_dir", "then", "server_token_file"})
 _INSIDE = frozenset({"notes_file", "knowledge_file"})
 _SLUG_LENGTH = 32
 
@@ -310,9 +315,9 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Given]:
 
 def _misspelt(env: Mapping[str, str]) -> Iterable[str]:
     """A variable that looks like a setting and is none would be believed to work."""
-    known = {name for setting in SETTINGS for name in setting.env} | {OPERATOR_MARK, CHECK_MARK}
+    known = {name for setting in SETTINGS for name in setting.env} | {OPERATOR_MARK, CHECK_MARK, SERVER_TOKEN}
     for name in sorted(env):
-        if name.startswith(_PREFIX) and name not in known:
+        if name.startswith(_PREFIX) and not name.startswith(SERVE_PREFIX) and name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             hint = f"did you mean {near[0]}?" if near else "`untildone config` lists all settings"
             yield f"the environment variable {name} is no setting: {hint}"

@@ -22,6 +22,7 @@ UntildoneError                  1  base: never raised itself
 │   ├── UplinkDown              1  does not answer, for now
 │   └── UplinkRefused           2  will not have it: wrong token, or another machine has the run
 ├── ServeError                  1  the server, or its database, cannot work
+│   └── SenderRefused           1  these events are not the sender's to send
 └── NotTheOperator              5  an agent tried to steer its own run
 """
 
@@ -148,6 +149,15 @@ class UplinkRefused(UplinkError):
 
 class ServeError(UntildoneError):
     """The server cannot work: its database, its address or its settings are in the way."""
+
+
+class SenderRefused(ServeError):
+    """Events are not kept: the run is another sandbox's, or a later driver took it over."""
+
+    def __init__(self, message: str, *, taken: bool = False) -> None:
+        super().__init__(message)
+        self.taken = taken
+        """A later driver has the run: whoever sends this must stop driving it."""
 
 
 class NotTheOperator(UntildoneError):

@@ -9,7 +9,9 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from untildone import __version__, config
 from untildone.core import events as ev
@@ -26,9 +28,15 @@ from untildone.engine.clock import SystemClock
 from untildone.engine.journal import Journal, Observer, load_state
 from untildone.engine.parts import Parts
 from untildone.errors import ConfigError, RunNotFound, UsageError
+from untildone.forge.login import login_names, logins
+from untildone.notify.opening import open_notifiers
 from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, Spawner
 from untildone.ports.delivery import Forge
 from untildone.store.leftovers import LAST_WORDS, ROOMS
+
+if TYPE_CHECKING:
+    from untildone.uplink.serving import Line
+    from untildone.uplink.settings import UplinkSettings
 
 STORE_FILE = "untildone.db"
 KEEP_DAYS = 90
@@ -36,8 +44,6 @@ KEEP_DAYS = 90
 TRIM_AT_START = 200_000
 """Events of old runs that one start removes at most."""
 ADAPTERS = ("claude_sdk", "claude_cli")
-SHORTEST_LOGIN = 8
-"""What is shorter is no login, and would be found in any text."""
 
 
 def new_run_id() -> str:
@@ -85,6 +91,8 @@ class Surroundings:
     """A machine given by an embedding program instead of the one it runs on."""
     notifiers: Sequence[Notifier] | None = None
     """Channels given by an embedding program instead of those the settings name."""
+    uplink: "UplinkSettings | None" = None
+    """A server given by an embedding program instead of the one the settings name."""
     dress: Callable[[Parts], Parts] = lambda parts: parts
     """Puts something between the engine and its ports: how a test dies at every boundary of the loop."""
 
@@ -151,18 +159,42 @@ async def _drive(
     from untildone.engine.announce import announcing
     from untildone.engine.supervise import supervise
     from untildone.sandbox.inhibit import awake
+    from untildone.uplink.serving import uplinked
 
     parts = around.dress(await _parts(spec, around, run_id, policy))
+    line = _line(spec, around, run_id)
     lease = await around.log.acquire(run_id, name=spec.name, folder=spec.cwd)
     journal = Journal(around.log, lease, around.clock, around.observer)
     driver = ev.ContinuousResumed(pid=os.getpid(), host=socket.gethostname(), version=__version__, lease=lease.token)
     try:
-        async with _tidying(around), announcing(journal, parts):
+        loaded = _loaded(line, journal, parts, spec, around)
+        async with uplinked(around.log, journal, loaded), _tidying(around), announcing(journal, parts):
             with awake(around.env):
                 await supervise(journal, parts, [*opening, driver])
     finally:
         await around.log.release(lease, status=journal.state.phase)
     return journal.state
+
+
+def _line(spec: RunSpec, around: Surroundings, run_id: str) -> "Line | None":
+    """The way to a server, if the run has one. What cannot work is said before anything begins."""
+    from untildone.agents.session_files import read_transcript
+    from untildone.uplink.opening import Here, line_for
+
+    transcript = partial(read_transcript, claude_config_dir(spec, around.env), spec.cwd)
+    here = Here(env=around.env, state_dir=around.state_dir, now=around.clock.now, transcript=transcript)
+    return line_for(spec, run_id, here, given=around.uplink)
+
+
+def _loaded(line: "Line | None", journal: Journal, parts: Parts, spec: RunSpec, around: Surroundings) -> "Line | None":
+    """The same line, with what another machine needs to go on with the run, where that is wanted."""
+    if line is None:
+        return None
+    from untildone.moving import Baggage, carrying
+
+    place, now = claude_config_dir(spec, around.env), around.clock.now
+    baggage = Baggage(workspace=parts.workspace, config_dir=place, env=around.env, now=now)
+    return carrying(line, around.log, journal, baggage, cwd=spec.cwd)
 
 
 @asynccontextmanager
@@ -200,7 +232,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
         raise ConfigError(f"{spec.cwd} is not a folder: give an existing one with --cwd")
     spawner = HostSpawner(around.state_dir / LAST_WORDS)
     marks = {CHECK_MARKER: run_id, STORE_MARKER: _place(around)}
-    guard, withheld = tuple(behind_guard(whole_tree=True)), login_names(spec)
+    guard, withheld = tuple(behind_guard(whole_tree=True)), login_names(spec) | {config.SERVER_TOKEN}
     of_git = GitKeeping(marks=tuple(marks.items()), behind=guard, withheld=withheld)
     workspace = await open_workspace(spec, run_id=run_id, private=around.state_dir / "folders", keeping=of_git)
     rooms = workspace.rooms(around.state_dir / ROOMS)
@@ -213,7 +245,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
             rooms,
             cwd=spec.cwd,
             logs=around.state_dir / "logs" / run_id,
-            keeping=Keeping(env=marks, behind=guard, withheld=withheld, masked=_logins(spec, around.env)),
+            keeping=Keeping(env=marks, behind=guard, withheld=withheld, masked=logins(spec, around.env)),
         ),
         lander=lander,
         forge=await _forge(spec, around, lander.remote_address),
@@ -221,32 +253,31 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
         # Hooks may start what shall stay, even the next run: only they themselves must not outlive us.
         usher=FolderUsher(spec.cwd, behind=behind_guard(whole_tree=False)),
         spawner=spawner,
-        ledger=ClaudeLedger(_claude_config_dir(spec, around.env), around.state_dir / LAST_WORDS),
+        ledger=ClaudeLedger(claude_config_dir(spec, around.env), around.state_dir / LAST_WORDS),
         machine=around.machine or _machine(spec, around),
         notifiers=open_notifiers(spec.notify) if around.notifiers is None else around.notifiers,
         clock=around.clock,
         jitter=random.random,
+        tasks_left=_tasks_left(spec),
     )
 
 
-def login_names(spec: RunSpec) -> frozenset[str]:
-    """The variables with the login for a forge, which neither agent, checks nor hooks get where the loop uses it.
+def _tasks_left(spec: RunSpec) -> Callable[[], str]:
+    def look() -> str:
+        from untildone.hook.task_gate import tasks_left
 
-    An agent that is to publish by itself is asked for that by a condition, and needs it.
-    """
-    from untildone.forge.login import OF_ENTERPRISE, OF_GITHUB
+        return tasks_left(spec.cwd)
 
-    publishes = any(check.kind in {"pushed", "pr-open", "ci-green"} for check in spec.contract.checks)
-    return frozenset() if spec.landing.land != "pr" or publishes else frozenset(OF_GITHUB + OF_ENTERPRISE)
+    return look
 
 
-def _logins(spec: RunSpec, env: Mapping[str, str]) -> tuple[str, ...]:
-    from untildone.forge.login import OF_ENTERPRISE, OF_GITHUB
+def _task_command(spec: RunSpec, env: Mapping[str, str]) -> Callable[[Sequence[str]], str]:
+    def run(words: Sequence[str]) -> str:
+        from untildone.hook.task_command import run_task
 
-    if spec.landing.land != "pr":
-        return ()
-    values = (env.get(name, "").strip() for name in OF_GITHUB + OF_ENTERPRISE)
-    return tuple(value for value in values if len(value) >= SHORTEST_LOGIN)
+        return run_task(words, env, SystemClock().now(), cwd=spec.cwd)
+
+    return run
 
 
 def _place(around: Surroundings) -> str:
@@ -266,26 +297,11 @@ async def _forge(spec: RunSpec, around: Surroundings, address: Callable[[], Awai
     return await open_github(landing, await address(), around.env, around.clock)
 
 
-def open_notifiers(urls: Sequence[str]) -> list[Notifier]:
-    """The channels behind these addresses: webhooks by ourselves, everything else through apprise."""
-    from untildone.notify.webhook import SCHEMES, Webhook, scheme_of
-
-    channels: list[Notifier] = []
-    for url in urls:
-        if scheme_of(url) in SCHEMES:
-            channels.append(Webhook(url))
-        else:
-            from untildone.notify.apprise import AppriseChannel
-
-            channels.append(AppriseChannel(url))
-    return channels
-
-
 def _machine(spec: RunSpec, around: Surroundings) -> Machine:
     from untildone.sandbox.machine import ThisMachine
 
     home = Path(around.env.get("HOME", "~")).expanduser()
-    claude = _claude_config_dir(spec, around.env)
+    claude = claude_config_dir(spec, around.env)
     return ThisMachine(
         writes_to=(str(around.state_dir), spec.cwd, str(claude)),
         reclaimable={
@@ -323,7 +339,7 @@ def _agent(
         skip_permissions=spec.options.skip_permissions,
         is_root=os.geteuid() == 0,
         store=_place(around),
-        config_dir=str(_claude_config_dir(spec, around.env)) if spec.options.config_dir else None,
+        config_dir=str(claude_config_dir(spec, around.env)) if spec.options.config_dir else None,
         withheld=login_names(spec),
     )
     find_claude(spec.options.claude, path=env.get("PATH"))
@@ -361,10 +377,11 @@ def _adapter(
         background_grace=policy.background_grace,
         completion_signal=policy.completion_signal,
         reviewing=reviewing,
+        tasks=_task_command(spec, env),
     )
 
 
-def _claude_config_dir(spec: RunSpec, env: Mapping[str, str]) -> Path:
+def claude_config_dir(spec: RunSpec, env: Mapping[str, str]) -> Path:
     """Where the agent of this run keeps its login and its transcripts."""
     home = Path(env.get("HOME", "~")).expanduser()
     chosen = spec.options.config_dir

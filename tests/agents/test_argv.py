@@ -177,3 +177,18 @@ def test_a_sandbox_gives_who_only_reads_no_commands_to_write_with() -> None:
         for read_only in (False, True)
     ]
     assert allowed == [True, False]
+
+
+def test_a_copy_of_a_conversation_is_only_made_of_one_that_is_resumed() -> None:
+    assert "--fork-session" in build(resume_session="abc", fork=True)
+    assert "--fork-session" not in build(resume_session="abc")
+    assert "--fork-session" not in build(fork=True)
+    assert after(build(resume_session="abc", new_rules=True), "--system-prompt-snapshot") == ["off"]
+    assert "--system-prompt-snapshot" not in build(resume_session="abc")
+
+
+def test_what_the_user_forbids_is_forbidden_for_reviewers_too() -> None:
+    options = AgentOptions(disallowed_tools=("WebFetch", "Bash(rm:*)"))
+    assert after(build(options), "--disallowedTools") == ["ScheduleWakeup,CronCreate,WebFetch,Bash(rm:*)"]
+    (denied,) = after(build(options, read_only=True), "--disallowedTools")
+    assert {"WebFetch", "Bash(rm:*)", "Edit"} <= set(denied.split(","))

@@ -11,7 +11,7 @@ from untildone.core.decide import STOP_RULES, Iterate, Stop, Verify, Wait, decid
 from untildone.core.faults import DISK_LOW, LIMIT_REACHED, QUOTA_KEPT
 from untildone.core.limits import LIMITS, is_disk_low, warning_due
 from untildone.core.outcome import Evidence, Usage
-from untildone.core.policy import AgentOptions, Policy
+from untildone.core.policy import AgentOptions, Earlier, Policy
 from untildone.core.state import LoopState
 from untildone.core.stopping import ENDINGS, Reason
 from untildone.core.trace import AgentQuota, AgentReply, QuotaWindow
@@ -376,3 +376,13 @@ def test_what_cannot_be_committed_is_not_done() -> None:
     assert reason_of(after(*claims, trouble)) is None
     mended = ev.LandingCommitted(iteration_num=2, commit="c")
     assert reason_of(after(*claims, trouble, mended)) is Reason.COMPLETION_SIGNAL
+
+
+def test_only_the_first_iteration_goes_on_in_an_earlier_conversation() -> None:
+    earlier = Earlier(session="there")
+    state = after(earlier=earlier)
+    assert decide(state, now_of(state)) == Iterate(1, 0, "there")
+    state = after(started(1), completed(1, session_id="s1"), earlier=earlier)
+    assert decide(state, now_of(state)) == Iterate(2, 0, None)
+    state = after(started(1), failed(1, "overloaded", session_id="new", retry_at=0.0), earlier=earlier)
+    assert decide(state, now_of(state)) == Iterate(1, 1, "new")

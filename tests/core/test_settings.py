@@ -6,7 +6,7 @@ import pytest
 from untildone.core.limits import LIMIT_FIELDS
 from untildone.core.settings import ARGUMENTS, BY_NAME, GROUPS, HOMES, PROFILES, SETTINGS, Setting, as_typed
 
-NESTED = {"options", "tending", "contract", "landing", "review"}
+NESTED = {"options", "tending", "contract", "landing", "review", "earlier"}
 READ_AT_THE_START = {"then_goals"}
 
 

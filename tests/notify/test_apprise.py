@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from notify.ear import NOTE
-from untildone import wiring
 from untildone.errors import ConfigError
 from untildone.notify.apprise import AppriseChannel
+from untildone.notify.opening import open_notifiers
 
 pytestmark = pytest.mark.anyio
 
@@ -65,5 +65,5 @@ async def test_an_address_apprise_does_not_know_is_refused_at_the_start() -> Non
 async def test_without_apprise_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     with pytest.raises(ConfigError, match=r"pip install 'untildone\[notify\]'") as refused:
-        wiring.open_notifiers(["https://example.com/x", "tgram://s3cret/chat"])
+        open_notifiers(["https://example.com/x", "tgram://s3cret/chat"])
     assert "s3cret" not in str(refused.value)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from untildone.agents.task_tools import TASK_TOOLS
 from untildone.agents.tool_detail import REPORT_TOOL
 from untildone.core.policy import AgentOptions
 from untildone.errors import AgentMissing
@@ -50,6 +51,8 @@ def claude_argv(
     mode: Literal["print", "warm"],
     budget_usd: float | None = None,
     resume_session: str | None = None,
+    fork: bool = False,
+    new_rules: bool = False,
     settings_json: str | None = None,
     json_schema: Mapping[str, object] | None = None,
     prompt: str | None = None,
@@ -74,7 +77,9 @@ def claude_argv(
     for config in options.mcp_config:
         argv += ["--mcp-config", config]
     if resume_session:
-        argv.append(f"--resume={resume_session}")
+        argv += [f"--resume={resume_session}", *(["--fork-session"] if fork else [])]
+        # A session that goes on keeps the system prompt it began with, whatever is said here.
+        argv += ["--system-prompt-snapshot", "off"] if new_rules else []
     argv += options.extra_args
     if prompt is not None:
         # After `--` a prompt may begin with a dash, and no option that takes many values can swallow it.
@@ -142,8 +147,10 @@ def _permissions(options: AgentOptions, *, read_only: bool) -> list[str]:
         argv = ["--dangerously-skip-permissions"]
     else:
         argv = ["--permission-mode", options.permission_mode]
-    argv += ["--allowedTools", ",".join((*options.allowed_tools, *(() if read_only else (REPORT_TOOL,))))]
-    denied = (*DISALLOWED_TOOLS, *WRITING_TOOLS, *WRITING_GIT) if read_only else DISALLOWED_TOOLS
+    ours = () if read_only else (REPORT_TOOL, *(TASK_TOOLS if options.task_tools else ()))
+    argv += ["--allowedTools", ",".join((*options.allowed_tools, *ours))]
+    never = (*DISALLOWED_TOOLS, *options.disallowed_tools)
+    denied = (*never, *WRITING_TOOLS, *WRITING_GIT) if read_only else never
     return [*argv, "--disallowedTools", ",".join(denied)]
 
 

@@ -107,6 +107,8 @@ class ClaudeCli:
             mode="print",
             budget_usd=order.budget_usd,
             resume_session=order.resume_session,
+            fork=order.fork,
+            new_rules=order.new_rules,
             settings_json=settings_json(options, hooks, self._env.get(STORE_MARKER), read_only=self._reviewing),
             json_schema=None if self._reviewing else REPORT_SCHEMA,
             prompt=prompt if in_argv else None,

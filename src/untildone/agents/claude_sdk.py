@@ -16,6 +16,7 @@ from untildone.agents.hooks_file import load_hooks
 from untildone.agents.report_tool import MCP_CONFIG, Reminders
 from untildone.agents.sdk_transport import Wake
 from untildone.agents.stream import Line, Parsed
+from untildone.agents.task_tools import TaskCommand
 from untildone.agents.warm_process import CONTROL_PATIENCE, START_PATIENCE, WarmClaude
 from untildone.agents.warm_watch import MOST_REQUESTS, Watch
 from untildone.core.liveness import Pulse
@@ -44,8 +45,12 @@ class ClaudeSdk:
         background_grace: float = 60.0,
         completion_signal: str = COMPLETION_SIGNAL,
         reviewing: bool = False,
+        tasks: TaskCommand | None = None,
     ) -> None:
-        """A reviewer has no tool that writes, and ends with a verdict instead of a report."""
+        """A reviewer has no tool that writes, and ends with a verdict instead of a report.
+
+        `tasks`: what the tools for tasks do, if the options ask for them.
+        """
         self._options = options
         self._spawner = spawner
         self._cwd = cwd
@@ -56,6 +61,7 @@ class ClaudeSdk:
         self._grace = background_grace
         self._signal = completion_signal
         self._reviewing = reviewing
+        self._tasks = tasks if options.task_tools and not reviewing else None
         self._warm: WarmClaude | None = None
         self._model: str | None = None
         """The one the process we have was started with."""
@@ -169,12 +175,18 @@ class ClaudeSdk:
             mode="warm",
             budget_usd=order.budget_usd,
             resume_session=order.resume_session,
+            fork=order.fork,
+            new_rules=order.new_rules,
             settings_json=settings_json(options, self._hooks, self._env.get(STORE_MARKER), read_only=self._reviewing),
             read_only=self._reviewing,
         )
         process = await self._spawner.spawn(argv, cwd=self._cwd, env=self._env)
         reminders = Reminders(
-            rules=order.rules, signal=self._signal, max_turns=options.max_turns, reviewing=self._reviewing
+            rules=order.rules,
+            signal=self._signal,
+            max_turns=options.max_turns,
+            reviewing=self._reviewing,
+            tasks=self._tasks,
         )
         return WarmClaude(process, reminders, budget_usd=order.budget_usd)
 

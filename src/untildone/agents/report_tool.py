@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from untildone.agents.stream import Line
+from untildone.agents.task_tools import TaskCommand, task_tools
 from untildone.agents.tool_detail import REPORT_TOOL
 from untildone.core.claims import REPORT_SCHEMA, read_claim
 from untildone.core.reviewing import has_verdict
@@ -39,6 +40,8 @@ class Reminders:
     max_turns: int | None = None
     reviewing: bool = False
     """A verdict is expected instead of a report."""
+    tasks: TaskCommand | None = None
+    """What the tools for tasks do; None: there are none."""
     reported: bool = False
     asked: bool = False
     messages: set[str] = field(default_factory=set)
@@ -88,6 +91,7 @@ def sdk_options(reminders: Reminders) -> "ClaudeAgentOptions":
     from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, create_sdk_mcp_server, tool
 
     report = tool("report", DESCRIPTION, dict(REPORT_SCHEMA))(reminders.on_report)
+    tools = [report, *(task_tools(reminders.tasks) if reminders.tasks else [])]
     # Typed loosely: the SDK's types leave out SessionStart, which it passes on like any other event.
     hooks: Any = {
         "Stop": [HookMatcher(hooks=[cast("Any", reminders.on_stop)], timeout=HOOK_TIMEOUT)],
@@ -95,5 +99,5 @@ def sdk_options(reminders: Reminders) -> "ClaudeAgentOptions":
             HookMatcher(matcher="compact", hooks=[cast("Any", reminders.on_compaction)], timeout=HOOK_TIMEOUT)
         ],
     }
-    servers: Any = {} if reminders.reviewing else {SERVER: create_sdk_mcp_server(SERVER, tools=[report])}
+    servers: Any = {} if reminders.reviewing else {SERVER: create_sdk_mcp_server(SERVER, tools=tools)}
     return ClaudeAgentOptions(mcp_servers=servers, hooks=hooks)

@@ -13,7 +13,9 @@ from untildone.agents.prices import cost_from, usage_from
 from untildone.core.events import Event
 from untildone.core.trace import AgentReply
 
+PROJECTS = "projects"
 SUBAGENTS = "subagents"
+_LONGEST_NAME = 200
 _SESSION_ID = re.compile(r"[0-9A-Za-z_-]{1,100}")
 _REPLY = b'"assistant"'
 
@@ -39,7 +41,30 @@ _decode = msgspec.json.Decoder(_Entry).decode
 
 def transcript_path(config_dir: str | Path, cwd: str, session_id: str) -> Path:
     """Where Claude keeps the transcript of a session that works in `cwd`."""
-    return Path(config_dir) / "projects" / re.sub(r"[^0-9A-Za-z]", "-", cwd) / f"{session_id}.jsonl"
+    return Path(config_dir) / PROJECTS / project_name(cwd) / f"{session_id}.jsonl"
+
+
+def project_name(cwd: str) -> str:
+    """What Claude calls the folder with the transcripts of a working folder: a long one is cut, and told by a hash."""
+    name = re.sub(r"[^0-9A-Za-z]", "-", cwd)
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{_base36(_hash(cwd))}"
+
+
+def _hash(text: str) -> int:
+    """As JavaScript programs hash a string: 32 bits with a sign, over UTF-16."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    value = 0
+    for low, high in zip(units[::2], units[1::2], strict=True):
+        value = (value * 31 + low + (high << 8)) & 0xFFFFFFFF
+    return min(value, (1 << 32) - value)
+
+
+def _base36(value: int) -> str:
+    digits = ""
+    while value:
+        value, rest = divmod(value, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[rest] + digits
+    return digits or "0"
 
 
 class TranscriptLedger:

@@ -52,6 +52,11 @@ COMMANDS = {
         "fork": ("delivering", "Start a new run from an earlier iteration, in a worktree."),
         "worktrees": ("worktrees", "List the worktrees of runs; remove those that may go."),
     },
+    "Serve": {
+        "serve": ("serving", "See and steer every run in a browser; take the events of workers elsewhere."),
+        "token": ("tokens", "Who may speak to the server: make, list, rotate and revoke tokens."),
+        "worker": ("working", "Work in a sandbox, configured by the environment, and report to a server."),
+    },
     "Set up": {
         "doctor": ("setup", "Check that everything needed is here."),
         "autostart": ("autostart", "Take up interrupted runs after a reboot."),

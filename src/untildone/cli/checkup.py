@@ -22,6 +22,7 @@ from untildone.core.printable import one_line
 from untildone.core.units import moment
 from untildone.errors import UntildoneError, UsageError
 from untildone.git.run import git
+from untildone.notify.opening import open_notifiers
 from untildone.ports import RunRow
 from untildone.sandbox.inhibit import WAYS
 from untildone.trees import sweep_rooms
@@ -302,7 +303,7 @@ async def _notify(asked: Questions, values: Mapping[str, Any]) -> list[Finding]:
         detail = "no channel: nobody is told when a run stops"
         return [Finding(name="notify", status="warning", detail=detail, remedy="name one with --notify URL")]
     rows = []
-    for channel in wiring.open_notifiers(urls):
+    for channel in open_notifiers(urls):
         if not asked.online:
             fix = "send a message with --online, or with `untildone notify test`"
             rows.append(Finding(name="notify", status="unknown", detail=f"{channel.name} was not tried", remedy=fix))

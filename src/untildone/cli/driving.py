@@ -25,6 +25,7 @@ from untildone.core.views import result_json, run_view
 from untildone.engine.journal import load_state
 from untildone.errors import UsageError
 from untildone.ports import EventLog
+from untildone.uplink.settings import UplinkSettings
 
 Observer = Callable[[Record], None]
 T = TypeVar("T")
@@ -135,14 +136,23 @@ async def drive_one(
     *,
     env: Mapping[str, str] | None = None,
     taken_up: Callable[[], None] = lambda: None,
+    uplink: UplinkSettings | None = None,
 ) -> Driven:
-    """Drive a run to its stop, showing it on the way. `taken_up` is called once it is really in the log."""
+    """Drive a run to its stop, showing it on the way. `taken_up` is called once it is really in the log.
+
+    `uplink`: the server it reports to, instead of the one the settings name.
+    """
     clock = wiring.system_clock()
     start = await load_state(log, job.run_id)
     with progress(output, start) as display:
         watcher = Watcher(display, job.greeting, taken_up)
         around = wiring.Surroundings(
-            log=log, state_dir=store, env=dict(env or os.environ), clock=clock, observer=watcher.on_record
+            log=log,
+            state_dir=store,
+            env=dict(env or os.environ),
+            clock=clock,
+            observer=watcher.on_record,
+            uplink=uplink,
         )
         with StopSignals(log, job.run_id, lambda: watcher.begun) as signals:
             state = await _drive(job, around)

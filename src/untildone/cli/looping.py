@@ -31,6 +31,7 @@ from untildone.hook.loop_reading import read_loop
 from untildone.hook.places import AUTONOMOUS, CONTINUATION, LOOP
 from untildone.hook.resetting import reset as reset_loop
 from untildone.hook.work import KNOWN, goal_from_todos
+from untildone.notify.opening import open_notifiers
 from untildone.notify.webhook import SCHEMES, scheme_of
 from untildone.ports import EventLog, RunRow
 from untildone.witness.reading import read_text_file
@@ -182,7 +183,7 @@ def _webhooks(addresses: Sequence[str]) -> list[str]:
     """Only webhooks: a hook of Claude Code has nothing but Python's own library to tell them with."""
     if any(scheme_of(address) not in SCHEMES for address in addresses):
         raise UsageError("a loop in Claude Code can only tell webhooks: give --notify an http:// or https:// address")
-    wiring.open_notifiers(addresses)  # which refuses an address that cannot work
+    open_notifiers(addresses)  # which refuses an address that cannot work
     return list(addresses)
 
 

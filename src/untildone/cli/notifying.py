@@ -11,6 +11,7 @@ from untildone import config, wiring
 from untildone.cli.guarding import operator_only
 from untildone.core.notice import trial_note
 from untildone.errors import UsageError
+from untildone.notify.opening import open_notifiers
 from untildone.ports import Notifier
 
 
@@ -24,7 +25,7 @@ def notify() -> None:
 @operator_only
 def test(urls: Sequence[str]) -> int:
     """Send a test message to these addresses, or to those the settings name."""
-    channels = wiring.open_notifiers(urls or _configured())
+    channels = open_notifiers(urls or _configured())
     if not channels:
         raise UsageError("nobody to notify: give an address, or set one with --notify or in a settings file")
     troubles = asyncio.run(_send(channels))

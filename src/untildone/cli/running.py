@@ -63,6 +63,8 @@ class Wish:
     dry_run: bool = False
     detach: bool = False
     cwd: str | None = None
+    asks: bool = True
+    """Whether a person may be asked; a program that is started by another has nobody to ask."""
 
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -173,18 +175,18 @@ def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_
 
 async def _run(spec: RunSpec, policy: Policy, wish: Wish, store: Path, output: Output) -> int:
     async with opened(store) as log:
-        return await drive_chain(log, await _job(log, spec, policy, wish), store, output)
+        return await drive_chain(log, await job_for(log, spec, policy, wish), store, output)
 
 
 async def _planned(spec: RunSpec, policy: Policy, wish: Wish, store: Path) -> Job:
     async with opened(store) as log:
-        return await _job(log, spec, policy, wish)
+        return await job_for(log, spec, policy, wish)
 
 
-async def _job(log: EventLog, spec: RunSpec, policy: Policy, wish: Wish) -> Job:
+async def job_for(log: EventLog, spec: RunSpec, policy: Policy, wish: Wish) -> Job:
     """A new run, or the unfinished one of this name as this command wants it."""
     old = None if wish.new else await _resumable(log, spec, wiring.system_clock().now())
-    if old is None or not _wants_to_resume(old):
+    if old is None or (wish.asks and not _wants_to_resume(old)):
         return Job(run_id=wiring.new_run_id(), begin=(spec, policy))
     after = count(old.attempts, "iteration")
     greeting = f"resuming {old.spec.name} after {after} (--new starts afresh)"

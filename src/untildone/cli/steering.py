@@ -145,6 +145,9 @@ def limits(run: str | None, store: str | None, cwd: str | None, **given: Any) ->
 )
 @click.option("--interrupted", is_flag=True, help="Every run, of any folder, that a crash or a reboot ended.")
 @click.option("--detach", is_flag=True, help="Work in the background, whatever becomes of this terminal.")
+@click.option("--from-server", is_flag=True, help="Bring RUN here from another machine: --cwd is a clone, or empty.")
+@click.option("--take", is_flag=True, help="With --from-server, also from a machine that is at work on it.")
+@click.option("--trust", is_flag=True, help="With --from-server, let the commands that RUN brings along run here.")
 @operator_only
 def resume(
     run: str | None, cwd: str | None, *, as_json: bool, shape: str | None, interrupted: bool, detach: bool, **given: Any
@@ -154,6 +157,15 @@ def resume(
     output = Output(verbose=bool(given.pop("verbose")), quiet=bool(given.pop("quiet")), json=as_json, format=shape)
     typed = {name: raw for name, raw in given.items() if raw is not None and raw != ()}
     place = store_of(store)
+    far, how = typed.pop("from_server"), {name: typed.pop(name) for name in ("take", "trust")}
+    if any(how.values()) and not far:
+        raise UsageError("--take and --trust belong to --from-server")
+    if far:
+        if interrupted:
+            raise UsageError("--interrupted is about the runs of this machine: give it without --from-server")
+        from untildone.cli.from_server import bring
+
+        run, cwd, typed = foreground(bring(run, place, cwd, typed, **how)), None, {}
     if interrupted:
         if run or cwd or typed or output.for_programs:
             raise UsageError("--interrupted takes up every run as it is: give it without RUN, settings or --json")

@@ -58,6 +58,12 @@ def refused(state: LoopState, _: ev.OrderRefused, __: float) -> LoopState:
     return state
 
 
+def moved(state: LoopState, event: ev.RunMoved, _: float) -> LoopState:
+    """Another machine drives now. What its predecessor left open may have cost more than anybody here can see."""
+    left = None if state.open is None else replace(state.open, out_of_sight=True)
+    return replace(state, tenure=max(state.tenure, event.tenure), open=left)
+
+
 def reset(state: LoopState, event: ev.ResetRequested, _: float) -> LoopState:
     """Clear what was named."""
     if event.circuit:

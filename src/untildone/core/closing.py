@@ -56,6 +56,7 @@ class Counters(TypedDict):
     total_cost_usd: float
     completion_signal_count: int
     elapsed_seconds: float
+    last_session_id: str | None
 
 
 def progress_of(state: LoopState, now: float) -> Counters:
@@ -67,6 +68,7 @@ def progress_of(state: LoopState, now: float) -> Counters:
         total_cost_usd=state.served_usd,
         completion_signal_count=state.streak,
         elapsed_seconds=state.elapsed(now),
+        last_session_id=state.last_session,
     )
 
 
@@ -112,6 +114,9 @@ def _completed(
     state: LoopState, outcome: Outcome, evidence: Evidence, *, prompt: str, now: float
 ) -> ev.IterationCompleted:
     is_review = state.open is not None and state.open.review
+    progress = progress_of(state, now)
+    if outcome.session_id is not None and not is_review:
+        progress["last_session_id"] = outcome.session_id
     return ev.IterationCompleted(
         iteration_num=state.open.number if state.open else state.attempts,
         cost_usd=outcome.cost_usd,
@@ -125,7 +130,7 @@ def _completed(
         claim=Claim() if is_review else _claim(state, outcome, prompt),
         evidence=evidence,
         verdict=read_verdict(outcome.final_text) if is_review else None,
-        **progress_of(state, now),
+        **progress,
     )
 
 

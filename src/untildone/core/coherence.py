@@ -62,6 +62,10 @@ def _contradictions(spec: RunSpec) -> list[tuple[bool, str]]:
             f"--require {on_forge} is what --land pr does itself, after everything else holds: leave it out",
         ),
         (
+            spec.options.task_tools and spec.options.agent == "claude_cli",
+            "--task-tools are served by this process, which --agent claude_cli cannot reach: leave one of them out",
+        ),
+        (
             "tasks-ticked" in asked and spec.task_file is None,
             "--require tasks-ticked needs a file with boxes to tick: start with `untildone tasks FILE`",
         ),

@@ -7,10 +7,10 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["command", "tasks-ticked", "tree-clean", "pushed", "pr-open", "ci-green"]
+Kind = Literal["command", "tasks-ticked", "tasks-done", "tree-clean", "pushed", "pr-open", "ci-green"]
 Room = Literal["clean", "tree"]
 
-CONDITIONS: tuple[Kind, ...] = ("tasks-ticked", "tree-clean", "pushed", "pr-open", "ci-green")
+CONDITIONS: tuple[Kind, ...] = ("tasks-ticked", "tasks-done", "tree-clean", "pushed", "pr-open", "ci-green")
 """What the loop can see by itself, without a command."""
 FORGE_CONDITIONS: frozenset[Kind] = frozenset({"pushed", "pr-open", "ci-green"})
 

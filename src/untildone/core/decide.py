@@ -236,6 +236,8 @@ def quota_kept_until(state: LoopState, now: float) -> float | None:
 
 
 def _session(state: LoopState, now: float) -> str | None:
+    if not state.attempts and state.spec.earlier.session is not None:
+        return state.spec.earlier.session
     if state.policy.session != "resume" or state.last_session is None:
         return None
     return state.last_session if now - state.last_session_at < state.policy.session_expiry else None

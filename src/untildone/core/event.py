@@ -50,6 +50,8 @@ class Progress(Event):
     total_cost_usd: float = 0.0
     completion_signal_count: int = 0
     elapsed_seconds: float = 0.0
+    last_session_id: str | None = None
+    """The newest conversation, which could be continued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

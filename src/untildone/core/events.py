@@ -366,3 +366,14 @@ class ResetRequested(Command):
     circuit: bool = True
     session: bool = False
     history: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunMoved(Command):
+    """The run goes on on another machine; the one before has no say in it any more."""
+
+    TYPE: ClassVar[str] = "continuous.moved"
+    tenure: int
+    """Grows with every machine: words of an earlier one are refused."""
+    host: str = ""
+    """Where it is now."""

@@ -62,6 +62,8 @@ STOPPED = Fault("stopped", Remedy.EXCUSE, "a human stopped the run in mid-iterat
 PAUSED = Fault("paused", Remedy.EXCUSE, "a human paused the run in mid-iteration")
 STEERED = Fault("steered", Remedy.EXCUSE, "an urgent message interrupted the iteration")
 LIMIT_REACHED = Fault("limit_reached", Remedy.EXCUSE, "a limit was reached in mid-iteration")
+GOES_ON = frozenset({PAUSED, STEERED, QUOTA_KEPT, DISK_LOW})
+"""The same iteration goes on in the same session once what interrupted it is over."""
 
 FAULTS: dict[str, Fault] = {
     fault.name: fault

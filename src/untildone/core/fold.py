@@ -13,17 +13,7 @@ from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.claims import Claim, Form, says_blocked, says_done
 from untildone.core.delivery import needs_witness
-from untildone.core.faults import (
-    DISK_LOW,
-    FAULTS,
-    LIMIT_REACHED,
-    MODEL_ERROR,
-    PAUSED,
-    QUOTA_KEPT,
-    STEERED,
-    Fault,
-    Remedy,
-)
+from untildone.core.faults import FAULTS, GOES_ON, LIMIT_REACHED, MODEL_ERROR, Fault, Remedy
 from untildone.core.figures import FORGE, IN_LINE
 from untildone.core.limits import has_reserve
 from untildone.core.spending import book, filed, spend, with_estimate
@@ -275,7 +265,7 @@ def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) ->
         case Remedy.EXCUSE:
             is_work = not is_review and not (left and left.handoff)
             may_hand_over = fault is LIMIT_REACHED and event.session_id is not None and is_work
-            again = may_hand_over or fault in {PAUSED, STEERED, QUOTA_KEPT, DISK_LOW}
+            again = may_hand_over or fault in GOES_ON
             return replace(
                 state,
                 unsettled=due,
@@ -388,6 +378,7 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.SettingsChanged: asked.settings,
     ev.ResetRequested: asked.reset,
     ev.OrderRefused: asked.refused,
+    ev.RunMoved: asked.moved,
     ev.NotesFolded: in_session.notes_folded,
     ev.FailureCounted: in_session.failure_counted,
     ev.GoalChanged: in_session.goal_changed,

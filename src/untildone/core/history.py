@@ -1,6 +1,6 @@
 """The iterations of a run as a table: one row each, however many tries it took."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,6 +18,8 @@ class IterationRow:
 
     number: int
     started_at: float = 0.0
+    first_seq: int = 0
+    """The number of the event that began its first try."""
     tries: int = 0
     outcome: str = "running"
     """`ok`, `running`, `abandoned`, or the name of the fault that ended its last try."""
@@ -40,26 +42,74 @@ class IterationRow:
     """What the loop's own checks said after a claim; `blocked`: they passed, and something else was in the way."""
     review: Literal["approved", "changes", ""] = ""
     """What a reviewer said about it; its cost is part of the row."""
+    session_id: str = ""
+    """The conversation it ended in, as far as known."""
+
+
+class _Table:
+    """Rows that are looked up in one table and changed in another: what a record changed is known afterwards."""
+
+    def __init__(self, rows: Mapping[int, IterationRow]) -> None:
+        self._rows = rows
+        self.changed: dict[int, IterationRow] = {}
+
+    def row(self, number: int) -> IterationRow:
+        found = self.changed.get(number) or self._rows.get(number)
+        return found or IterationRow(number=number)
+
+    def put(self, row: IterationRow) -> None:
+        self.changed[row.number] = row
+
+    def last(self) -> IterationRow | None:
+        number = max((*self._rows, *self.changed), default=None)
+        return None if number is None else self.row(number)
 
 
 def iteration_rows(records: Iterable[ev.Record]) -> list[IterationRow]:
     """The table of iterations, from a run's control records in order."""
     rows: dict[int, IterationRow] = {}
+    last = 0
     state = LoopState()
     for record in records:
         after = apply(state, record)
-        _book(rows, state, after, record.event)
-        if _is_review(state, record.event):
-            _note_review(rows, record.event)
-        else:
-            _note(rows, after, record)
+        wanted = (last, *rows_needed(state, record))
+        changed = changed_rows({number: rows[number] for number in wanted if number in rows}, state, after, record)
+        rows |= changed
+        last = max((last, *changed))
         state = after
-    if state.open is not None:
-        _add(rows, state.open.number, state.open.spend)
+    rows |= running_row(rows, state)
     return [rows[number] for number in sorted(rows)]
 
 
-def _book(rows: dict[int, IterationRow], before: LoopState, after: LoopState, event: ev.Event) -> None:
+def rows_needed(before: LoopState, record: ev.Record) -> tuple[int, ...]:
+    """The numbers of the rows that a record can change, beside the last one there is."""
+    named = getattr(record.event, "iteration_num", None)
+    under_way = before.open.number if before.open else None
+    return tuple(number for number in (named, under_way) if number is not None)
+
+
+def changed_rows(
+    rows: Mapping[int, IterationRow], before: LoopState, after: LoopState, record: ev.Record
+) -> dict[int, IterationRow]:
+    """The rows that one record changes. Of `rows` those in `rows_needed` and the last one are enough."""
+    table = _Table(rows)
+    _book(table, before, after, record.event)
+    if _is_review(before, record.event):
+        _note_review(table, record.event)
+    else:
+        _note(table, after, record)
+    return table.changed
+
+
+def running_row(rows: Mapping[int, IterationRow], state: LoopState) -> dict[int, IterationRow]:
+    """The row of the open iteration as people see it: what it has spent so far is booked only when it ends."""
+    table = _Table(rows)
+    if state.open is not None:
+        _add(table, state.open.number, state.open.spend)
+    return table.changed
+
+
+def _book(table: _Table, before: LoopState, after: LoopState, event: ev.Event) -> None:
     """Money goes to the iteration that was open when the ledger grew."""
     if after.spend == before.spend:
         return
@@ -69,16 +119,18 @@ def _book(rows: dict[int, IterationRow], before: LoopState, after: LoopState, ev
         estimated_usd=after.spend.estimated_usd - before.spend.estimated_usd,
         unknown_costs=after.spend.unknown_costs - before.spend.unknown_costs,
     )
-    _add(rows, number, booked)
+    _add(table, number, booked)
 
 
-def _add(rows: dict[int, IterationRow], number: int, spend: Spend) -> None:
-    row = rows.get(number, IterationRow(number=number))
-    rows[number] = replace(
-        row,
-        cost_usd=row.cost_usd + spend.cost_usd,
-        estimated_usd=row.estimated_usd + spend.estimated_usd,
-        unknown_costs=row.unknown_costs + spend.unknown_costs,
+def _add(table: _Table, number: int, spend: Spend) -> None:
+    row = table.row(number)
+    table.put(
+        replace(
+            row,
+            cost_usd=row.cost_usd + spend.cost_usd,
+            estimated_usd=row.estimated_usd + spend.estimated_usd,
+            unknown_costs=row.unknown_costs + spend.unknown_costs,
+        )
     )
 
 
@@ -89,29 +141,30 @@ def _is_review(before: LoopState, event: ev.Event) -> bool:
     return ends and before.open is not None and before.open.review
 
 
-def _note_review(rows: dict[int, IterationRow], event: ev.Event) -> None:
+def _note_review(table: _Table, event: ev.Event) -> None:
     """A review is no try of the iteration it looks at: only its verdict is noted there."""
     if isinstance(event, ev.IterationCompleted) and event.verdict is not None:
-        row = _row(rows, event.iteration_num)
-        rows[row.number] = replace(row, review="approved" if event.verdict.approved else "changes")
+        row = table.row(event.iteration_num)
+        table.put(replace(row, review="approved" if event.verdict.approved else "changes"))
 
 
-def _note(rows: dict[int, IterationRow], after: LoopState, record: ev.Record) -> None:
+def _note(table: _Table, after: LoopState, record: ev.Record) -> None:
     event = record.event
     match event:
         case ev.IterationStarted():
-            _abandon(rows, event.iteration_num)
-            row = rows.get(event.iteration_num, IterationRow(number=event.iteration_num, started_at=record.at))
-            rows[row.number] = replace(row, tries=row.tries + 1, outcome="running")
+            _abandon(table, event.iteration_num)
+            row = table.row(event.iteration_num)
+            begun = replace(row, started_at=row.started_at or record.at, first_seq=row.first_seq or record.seq)
+            table.put(replace(begun, tries=row.tries + 1, outcome="running"))
         case ev.IterationCompleted():
-            rows[event.iteration_num] = _completed(_row(rows, event.iteration_num), event, after)
+            table.put(_completed(table.row(event.iteration_num), event, after))
         case ev.IterationFailed():
-            rows[event.iteration_num] = _failed(_row(rows, event.iteration_num), event)
+            table.put(_failed(table.row(event.iteration_num), event))
         case ev.IterationValidation():
-            rows[event.iteration_num] = replace(_row(rows, event.iteration_num), verdict=_verdict(event))
+            table.put(replace(table.row(event.iteration_num), verdict=_verdict(event)))
         case ev.LandingCommitted():
-            row = _row(rows, event.iteration_num)
-            rows[row.number] = replace(row, commits=(*row.commits, event.commit))
+            row = table.row(event.iteration_num)
+            table.put(replace(row, commits=(*row.commits, event.commit)))
         case _:
             pass
 
@@ -123,15 +176,11 @@ def _verdict(event: ev.IterationValidation) -> Verdict:
     return "blocked" if is_green else "failed"
 
 
-def _row(rows: dict[int, IterationRow], number: int) -> IterationRow:
-    return rows.get(number, IterationRow(number=number))
-
-
-def _abandon(rows: dict[int, IterationRow], starting: int) -> None:
+def _abandon(table: _Table, starting: int) -> None:
     """An iteration still running when another starts was left behind by a driver that died."""
-    last = next(reversed(rows.values()), None)
+    last = table.last()
     if last is not None and last.outcome == "running" and last.number != starting:
-        rows[last.number] = replace(last, outcome="abandoned")
+        table.put(replace(last, outcome="abandoned"))
 
 
 def _completed(row: IterationRow, event: ev.IterationCompleted, after: LoopState) -> IterationRow:
@@ -143,6 +192,7 @@ def _completed(row: IterationRow, event: ev.IterationCompleted, after: LoopState
         seconds=row.seconds + event.duration_seconds,
         files_changed=row.files_changed + event.evidence.files_changed,
         claim=_claimed(event, after),
+        session_id=event.session_id or row.session_id,
         summary=(report.summary if report else "") or event.output_preview,
     )
 
@@ -153,6 +203,7 @@ def _failed(row: IterationRow, event: ev.IterationFailed) -> IterationRow:
         outcome=event.error_type,
         error=event.error,
         faults=(*row.faults, event.error_type),
+        session_id=event.session_id or row.session_id,
         seconds=row.seconds + event.duration_seconds,
         files_changed=row.files_changed + event.evidence.files_changed,
     )

@@ -198,6 +198,10 @@ def _settings(event: ev.SettingsChanged, _: float) -> str:
     return one_line(f"{event.by} changed the settings{named}", 2 * DETAIL)
 
 
+def _moved(event: ev.RunMoved, _: float) -> str:
+    return one_line(f"{event.by} brought the run to {event.host or 'another machine'} (tenure {event.tenure})", DETAIL)
+
+
 def _reset(event: ev.ResetRequested, _: float) -> str:
     parts = {"the breaker": event.circuit, "the session": event.session, "streaks and fault counters": event.history}
     return one_line(f"{event.by} reset {', '.join(part for part, asked in parts.items() if asked)}", DETAIL)
@@ -285,6 +289,7 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.LimitsChanged: _limits,
     ev.SettingsChanged: _settings,
     ev.ResetRequested: _reset,
+    ev.RunMoved: _moved,
     ev.NotesFolded: _notes_folded,
     ev.FailureCounted: _failure_counted,
     ev.GoalChanged: _goal_changed,

@@ -124,6 +124,7 @@ AGENT_LINERS: Mapping[type[ev.Event], Liner] = {
     tr.AgentStarted: _agent_started,
     tr.AgentMessage: _agent_message,
     tr.AgentThinking: _silent,
+    tr.AgentHeartbeat: _silent,
     tr.AgentToolUse: _tool_use,
     tr.AgentToolResult: _tool_result,
     tr.AgentSystem: _system,

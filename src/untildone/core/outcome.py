@@ -40,6 +40,10 @@ class Order:
     """How to report, for the system prompt; the same in every iteration so that it stays cached."""
     resume_session: str | None = None
     """Go on in this session instead of a fresh one."""
+    fork: bool = False
+    """Go on in a copy of it; it is left as it is."""
+    new_rules: bool = False
+    """The session was begun by somebody else: the rules it has on record are not these."""
     budget_usd: float | None = None
     """What may still be spent; the agent hands it to Claude as a second fence at process start."""
     model: str | None = None

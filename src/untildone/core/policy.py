@@ -125,6 +125,8 @@ class AgentOptions:
     """Run with no permission checks at all (`--dangerously-skip-permissions`)."""
     allowed_tools: tuple[str, ...] = ALLOWED_TOOLS
     """Tools allowed without asking, in Claude Code's syntax. The checks are always allowed."""
+    disallowed_tools: tuple[str, ...] = ()
+    """Tools the agent may never use, in Claude Code's syntax."""
     append_system_prompt: str = ""
     """Extra text for the system prompt."""
     add_dirs: tuple[str, ...] = ()
@@ -141,6 +143,8 @@ class AgentOptions:
     """A CLAUDE_CONFIG_DIR of its own for this run, so that a login renewed elsewhere cannot end it."""
     sandbox: Literal["none", "claude"] = "none"
     """`claude` turns on Claude Code's own sandbox for the commands the agent runs."""
+    task_tools: bool = False
+    """Give the agent tools for the tasks of the project: what `untildone task` does, as task_add, task_done ..."""
     extra_args: tuple[str, ...] = ()
     """Arguments forwarded verbatim to `claude` (everything after `--`)."""
 
@@ -208,6 +212,18 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What came before this run, somewhere else."""
+
+    session: str | None = None
+    """The conversation that the first iteration goes on in."""
+    fork: bool = False
+    """Go on in a copy of it, under an id of its own."""
+    context: str = ""
+    """What was said in it, in somebody's words: shown to the first iteration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """Everything needed to pursue a goal again after a crash, from the log alone."""
 
@@ -239,6 +255,14 @@ class RunSpec:
     """Start although the user's own uncommitted work is in the folder (it is snapshotted first)."""
     notify: tuple[str, ...] = ()
     """Where to tell what happens: webhook addresses, or anything apprise understands."""
+    server: str | None = None
+    """A server that gets a copy of what happens, and from which the run takes orders: `http://HOST:PORT`."""
+    server_token_file: str | None = None
+    """A file with the token for that server. Without it: the variable UNTILDONE_TOKEN."""
+    mask: tuple[str, ...] = ()
+    """Regular expressions of what must not reach the server, beside the keys and tokens that are recognised anyway."""
+    portable: bool = False
+    """Send the server what another machine needs to go on, too: the conversation, the notes and the tree."""
     then: tuple[str, ...] = ()
     """Goal files to pursue one after the other when this one is done."""
     then_goals: tuple[str, ...] = ()
@@ -247,6 +271,7 @@ class RunSpec:
     """The repository this run's own worktree belongs to; None: it works in place."""
     cleanup_worktree: bool = False
     """Remove the run's own worktree once its work has arrived; one that holds anything else is kept."""
+    earlier: Earlier = field(default_factory=Earlier)
     contract: Contract = field(default_factory=Contract)
     landing: Landing = field(default_factory=Landing)
     review: Review = field(default_factory=Review)

@@ -87,7 +87,7 @@ _COMPILED = tuple((form, re.compile(form.pattern)) for form in FORMS)
 
 _PLACEHOLDER = re.compile(
     r"(?i)example|sample|dummy|placeholder|changeme|change[_-]me|your[_-]|[_-]here\b|replace|redacted|insert|fake|\bmock"
-    r"|not[_-]?a?[_-]?(?:real|secret)|test[_-]?(?:key|token|secret|pass)|(?:pass|key|token|secret)[_-]?test|xxx|\*\*\*|\.\.\."
+    r"|not[_-]?a?[_-]?(?:real|secret)|test[_-]?(?:key|token|secret|pass)|(?:pass|key|token|secret)[_-]?test|xxxx|(?<![a-z0-9])xxx(?![a-z0-9])|\*\*\*|\.\.\."
     r"|…|^<.*>$|\$\{|\$\(|\{\{|%\(|^\$|process\.env|os\.environ|getenv|ENV\[|secrets\.|vault:|123456789|abcdef|deadbeef"
     r"|correct[_-]?horse|hunter2|^(.)\1+$|lorem|eyJzdWIiOiIxMjM0NTY3ODkw"
 )
@@ -152,6 +152,27 @@ def redact(text: str) -> str:
     lines = text.split("\n")
     body = _key_bodies(lines) if _KEY_EDGE in text else frozenset()
     return "\n".join(_hidden(line) if at in body else _redacted(line) for at, line in enumerate(lines))
+
+
+def may_hold_secret(text: str) -> bool:
+    """Whether it is worth looking: a quick answer that is never wrong when it is no."""
+    return _may_hold_one(text) or _KEY_END in text
+
+
+def secrets_in(text: str) -> list[tuple[str, str]]:
+    """(kind, secret) of everything in a text that one line shows."""
+    return [
+        (form.name, line[start:end])
+        for line in text.split("\n")
+        if _may_hold_one(line)
+        for form, pattern in _COMPILED
+        for start, end in _places(form, pattern, line)
+    ]
+
+
+def is_random(value: str) -> bool:
+    """Whether a value was drawn by a machine, rather than made up of words, names and paths."""
+    return _is_random(value)
 
 
 def _redacted(line: str) -> str:

@@ -10,8 +10,8 @@ _seconds = partial(units.duration, bare="seconds")
 _fixes = partial(units.whole, least=0)
 
 
-# As `git check-ref-format` has it.
-_NO_BRANCH = re.compile(
+# As `git check-ref-format` has it: what has one of these in it is no name for a branch.
+NO_BRANCH = re.compile(
     r"""[\s\x00-\x1f\x7f~^:?*\[\\] | \.\. | @\{ | // | ^[-/] | [/.]$ | (^|/)\. | \.lock(/|$) | ^@$""", re.VERBOSE
 )
 
@@ -25,7 +25,7 @@ def _worktree(raw: object) -> str:
     """`BRANCH`, `BRANCH:BASE`, `:BASE` or `:`; what is no name for a branch was most likely meant to be the goal."""
     written = units.name_text(raw).strip()
     branch, _, base = written.partition(":")
-    if _NO_BRANCH.search(branch) or any(char.isspace() or char == ":" for char in base):
+    if NO_BRANCH.search(branch) or any(char.isspace() or char == ":" for char in base):
         raise ValueError(f"takes BRANCH or BRANCH:BASE, not {written!r}: put the goal before it")
     return written
 
@@ -48,7 +48,7 @@ CHECKING: tuple[Setting, ...] = (
     setting(
         "cli", "done", "require", check_specs.conditions, "CONDITION", "--require", repeatable=True, guarded=True,
         default=(),
-        help="What must hold besides the checks: tasks-ticked, tree-clean, pushed, pr-open, ci-green.",
+        help="What must hold besides the checks: tasks-ticked, tasks-done, tree-clean, pushed, pr-open, ci-green.",
     ),
     setting("contract", "done", "check_timeout", units.timeout, "DURATION", "--check-timeout", field="timeout"),
     pick("contract", "done", "check_in", "--check-in", ("clean", "tree"), field="room", guarded=True),

@@ -48,6 +48,8 @@ class OpenIteration:
     reply_under_way: str | None = None
     """Message id of a reply that began and has not ended."""
     reply_under_way_usd: float = 0.0
+    out_of_sight: bool = False
+    """Another machine began it: what it asked for last cannot be seen from here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +249,8 @@ class LoopState:
     messages_received: int = 0
     ordered: int = 0
     """The newest order of a server that was carried out: the log itself says what is still to be fetched."""
+    tenure: int = 0
+    """Which machine's words these are, as the server counts them; 0: the run never moved."""
 
     half_done: HalfDone | None = None
     unsettled: Unsettled | None = None

@@ -99,6 +99,16 @@ class AgentStarted(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentHeartbeat(AgentEvent):
+    """A sign of life for whoever only reads along."""
+
+    TYPE: ClassVar[str] = "agent.heartbeat"
+    SOURCE: ClassVar[Source] = "worker"
+    iteration_num: int
+    status: str = "running"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentMessage(AgentEvent):
     """Text the agent wrote."""
 

@@ -14,7 +14,7 @@ from untildone.core.event import Kind, Record, Source
 MOST_EVENTS = 1000
 """Events in one batch."""
 NAME = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-RUN_ID = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}$")]
+RUN_ID = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}\Z")]
 """What a run, or a sandbox, may be called."""
 _NOT_BELOW_ZERO = msgspec.Meta(ge=0)
 

@@ -1,5 +1,6 @@
 """What must hold besides commands, and can be seen without one: ticked tasks, a clean tree, and the forge's view."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from untildone.core.contract import CheckSpec
@@ -26,6 +27,8 @@ async def look_at(check: CheckSpec, state: LoopState, tree: TreeState, parts: Pa
         case "tasks-ticked":
             left = "no task file was read" if state.tasks_open is None else f"{state.tasks_open} open"
             wrong = "" if state.tasks_all_done else f"not all tasks are ticked: {left}"
+        case "tasks-done":
+            wrong = await asyncio.to_thread(parts.tasks_left)
         case "tree-clean":
             wrong = uncommitted(tree.dirty)
         case "pushed":

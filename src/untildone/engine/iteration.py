@@ -67,13 +67,15 @@ def intent(state: LoopState, order: Iterate, prompt: Prompt, before: TreeState, 
 
 def agent_order(state: LoopState, order: Iterate, prompt: Prompt, rules_told: str) -> Order:
     """What the agent is asked to do."""
-    limit = state.policy.max_cost_usd
+    limit, earlier = state.policy.max_cost_usd, state.spec.earlier
     return Order(
         run_id=state.run_id,
         iteration_num=order.number,
         prompt=prompt.text,
         rules=rules_told,
         resume_session=order.session,
+        fork=earlier.fork and order.session is not None and order.session == earlier.session,
+        new_rules=earlier.session is not None and order.session is not None,
         budget_usd=None if limit is None else max(0.01, limit - state.spent_usd),
         model=order.instead,
     )

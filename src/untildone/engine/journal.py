@@ -9,7 +9,7 @@ from untildone import __version__
 from untildone.core import codec
 from untildone.core.decide import Wait
 from untildone.core.durations import DAY
-from untildone.core.events import ContinuousWarning, Event, Record, StoreTampered
+from untildone.core.events import ContinuousResumed, ContinuousWarning, Event, Record, StoreTampered
 from untildone.core.fold import apply, fold
 from untildone.core.redaction import redacted
 from untildone.core.state import LoopState
@@ -51,6 +51,8 @@ class Journal:
         self._trace: list[Event] = []
         self._flush_later: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
+        self.taken_up = asyncio.Event()
+        """Set once this driver is in the log: from then on the run is its to speak for."""
         self.on_fold: Folded | None = None
         """Told every control record with the state before and after it. It must not raise."""
         self.resting: Wait | None = None
@@ -74,6 +76,8 @@ class Journal:
         async with self._one_at_a_time:
             batch = self._take_trace()
             await self._fold_news(await self._append([*batch, *events]))
+        if any(isinstance(event, ContinuousResumed) for event in events):
+            self.taken_up.set()
 
     async def tell(self, event: Event) -> None:
         """Record an event of the agent's: control at once, trace with the next batch."""

@@ -27,6 +27,8 @@ class Parts:
     clock: Clock
     jitter: Callable[[], float]
     """A number in 0..1: spreads the retries of many runs."""
+    tasks_left: Callable[[], str] = lambda: ""
+    """Why the tasks of the project are not all done; "" when they are. It may block for a moment."""
 
     async def close_agents(self) -> None:
         """End whoever works or reviews."""

@@ -64,6 +64,8 @@ def _unseen_requests(state: LoopState, parts: Parts, words: LastWords) -> int:
     left = state.open
     if left is None or left.reply_under_way is not None:
         return 0
+    if left.out_of_sight:
+        return 1  # its last words, and the end of its transcript, are on the other machine
     if words.awaits_reply or left.session_id is None:
         return int(bool(words.awaits_reply))
     spoken = words.awaits_reply is not None

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
+from untildone.core.contract import FORGE_CONDITIONS
+from untildone.core.policy import RunSpec
 from untildone.errors import LoginMissing
 from untildone.forge.address import GITHUB
 
@@ -11,6 +13,25 @@ PATIENCE = 10.0
 """Seconds `gh` may take."""
 OF_GITHUB = ("GITHUB_TOKEN", "GH_TOKEN")
 OF_ENTERPRISE = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+SHORTEST = 8
+"""What is shorter is no login, and would be found in any text."""
+
+
+def login_names(spec: RunSpec) -> frozenset[str]:
+    """The variables with the login for a forge, which neither agent, checks nor hooks get where the loop uses it.
+
+    An agent that is to publish by itself is asked for that by a condition, and needs it.
+    """
+    publishes = any(check.kind in FORGE_CONDITIONS for check in spec.contract.checks)
+    return frozenset() if spec.landing.land != "pr" or publishes else frozenset(OF_GITHUB + OF_ENTERPRISE)
+
+
+def logins(spec: RunSpec, env: Mapping[str, str]) -> tuple[str, ...]:
+    """The logins themselves, where the loop uses them: nothing that is kept or shown may hold one."""
+    if spec.landing.land != "pr":
+        return ()
+    values = (env.get(name, "").strip() for name in OF_GITHUB + OF_ENTERPRISE)
+    return tuple(value for value in values if len(value) >= SHORTEST)
 
 
 async def find_token(host: str, env: Mapping[str, str], *, chosen: bool = False) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from untildone.core.diffs import Difference
 from untildone.core.findings import FileChange, Finding
 from untildone.core.policy import RunSpec
+from untildone.git.bundle import PackedTree, pack_tree
 from untildone.git.changes import guarded_changes
 from untildone.git.difference import difference
 from untildone.git.leaks import committed_secrets
@@ -43,6 +44,20 @@ class GitFolder:
         if self._repository.private:
             return []
         return await committed_secrets(self._repository, start, commit, (*self._spec.contract.waive, *waived))
+
+    async def packed(self, run_id: str, known: str = "") -> PackedTree | None:
+        """The tree as a parcel for another machine; None when it is as `known` says."""
+        status = await self._status()
+        return await pack_tree(
+            self._repository,
+            status,
+            run_id=run_id,
+            cwd=Path(self._spec.cwd),
+            remote=self._spec.landing.remote,
+            leave_out=await self._left_out(status),
+            unnamed=[] if self._notes is None else [self._notes],
+            known=known,
+        )
 
     async def _status(self) -> Status:
         answer = await self._repository.git(*STATUS)

@@ -20,11 +20,12 @@ from untildone.git.run import disk_trouble, first_line
 _HEAD = "Untildone-Head"
 _NO_HEAD = "none"
 # By the environment: a person's GIT_COMMITTER_EMAIL or `committer.email` outdoes any `user.email` that is given.
-_BY_US = {
+BY_US = {
     f"GIT_{who}_{what}": said
     for who in ("AUTHOR", "COMMITTER")
     for what, said in (("NAME", "untildone"), ("EMAIL", PRIVATE_EMAIL))
 }
+"""The environment in which a commit is ours."""
 _LISTED = f"--format=%01%(refname)%00%(objectname)%00%(committeremail)%00%(contents:trailers:key={_HEAD},valueonly)%00"
 _NAME = re.compile(r"(?P<seen>seen-)?(?P<number>start|\d+)(?:-(?P<again>\d+))?")
 
@@ -88,7 +89,7 @@ async def commit_tree(repository: Repository, tree: str, *, parents: Sequence[st
     text = f"{message.rstrip()}\n\n{_HEAD}: {parents[0] if parents else _NO_HEAD}\n"
     flags = [word for parent in parents for word in ("-p", parent)]
     said = text.encode("utf-8", "replace")
-    return (await repository.git("commit-tree", tree, *flags, stdin=said, env=_BY_US)).text
+    return (await repository.git("commit-tree", tree, *flags, stdin=said, env=BY_US)).text
 
 
 async def create_ref(repository: Repository, wanted: str, commit: str) -> str:

@@ -53,6 +53,13 @@ class EventLog(Protocol):
         """
         ...
 
+    async def adopt(self, run_id: str, records: Sequence[Record], *, name: str, folder: str, status: str) -> bool:
+        """Take up a run that lived on another machine, each record with its own number and moment, in rising order.
+
+        All or nothing, durably, and only if there is no such run here: False when there is. The next number continues.
+        """
+        ...
+
     async def read(self, run_id: str, *, after: int = 0, trace: bool = False, limit: int | None = None) -> list[Record]:
         """Records with seq > after, in order; control events only unless `trace`."""
         ...

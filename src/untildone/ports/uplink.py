@@ -17,6 +17,8 @@ class Parcel:
     content: bytes
     seq: int = 0
     """The number of the event after which it was packed."""
+    tenure: int = 0
+    """Whose it is: of a machine that lost the run to another one nothing is taken."""
 
 
 class Uplink(Protocol):

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
 
@@ -13,6 +14,7 @@ from untildone.server.fanout import Fanout
 from untildone.server.metrics import Metrics
 
 if TYPE_CHECKING:
+    from untildone.server.access import Door
     from untildone.server.projecting import Projector
     from untildone.server.starting import Starter
     from untildone.server.steering import Steering
@@ -42,12 +44,7 @@ class ServerSettings:
     @property
     def is_loopback(self) -> bool:
         """Whether only programs of this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return _is_loopback(self.host)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,6 +62,18 @@ class Context:
     metrics: Metrics = field(default_factory=Metrics)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server goes down: whoever answers for long ends then."""
+    door: "Door | None" = None
+    """Who may come in: there as soon as there is an application."""
+
+
+@cache
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def context_of(connection: HTTPConnection) -> Context:

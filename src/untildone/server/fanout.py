@@ -5,24 +5,28 @@ once. Nothing here waits for a follower: one that lags loses its notes, is told 
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
 from untildone.errors import ServeError
-from untildone.server.archive.port import Archive, EventFilter, StoredEvent
+from untildone.server.archive.port import MISSED, Archive, EventFilter, StoredEvent
 
 MOST_NOTES = 200
 """Notes that wait for one follower."""
 MOST_WAITING = 4 * 1024 * 1024
 """Characters of payload that wait for one follower."""
-BURST_SECONDS = 0.05
+BURST_SECONDS = 0.03
 """Events of one run are handed out so often at most: what comes in between travels together."""
 BURST_EVENTS = 1000
 """A burst this long does not wait for more."""
 _READ_AT_ONCE = 1000
 _AFTER_TROUBLE = 1.0
+_log = logging.getLogger("untildone.server")
+_ORDERS = "orders:"
+"""Those who wait for orders follow under a name that no run can have."""
 
 
 class Note:
@@ -64,6 +68,13 @@ class Follower:
         self._changed: set[str] = set()
         self._weight = 0
         self._awake = asyncio.Event()
+        self.ended = False
+        """Nothing more will come: the server goes down."""
+
+    def end(self) -> None:
+        """Wake it up for the last time."""
+        self.ended = True
+        self._awake.set()
 
     def tell(self, note: Note) -> bool:
         """Queue a note. False: it was one too many, and all that waited are gone."""
@@ -82,8 +93,10 @@ class Follower:
         return not note.lagged
 
     async def next(self, timeout: float | None = None) -> Note | None:
-        """The next note; None when there was none in so many seconds."""
+        """The next note; None when there was none in so many seconds, or nothing more will come."""
         while not self._notes:
+            if self.ended:
+                return None
             self._awake.clear()
             try:
                 async with asyncio.timeout(timeout):
@@ -97,10 +110,8 @@ class Follower:
         return [self._take() for _ in range(len(self._notes))]
 
     async def __aiter__(self) -> AsyncIterator[Note]:
-        while True:
-            note = await self.next()
-            if note is not None:
-                yield note
+        while (note := await self.next()) is not None:
+            yield note
 
     def _take(self) -> Note:
         note = self._notes.popleft()
@@ -136,6 +147,7 @@ class Fanout:
         """The newest number that followers of a run were told of."""
         self._outgoing: dict[str, str] = {}
         self._has_outgoing = asyncio.Event()
+        self._ended = False
         self.lagged = 0
         """How often a follower was too slow."""
 
@@ -159,21 +171,31 @@ class Fanout:
     def ordered(self, run_id: str) -> None:
         """An order was given to a run: workers that wait for one look at once."""
         self._announce(f"o:{run_id}", "")
-        self._tell(run_id, Note(run_id, ordered=True))
+        self._tell_ordered(run_id)
 
     @contextmanager
-    def follow(self, run_id: str | None) -> Iterator[Follower]:
-        """Be told what is new about a run; None: which runs changed."""
+    def follow(self, run_id: str | None, *, only_orders: bool = False) -> Iterator[Follower]:
+        """Be told what is new about a run, or of its orders alone; None: which runs changed."""
         follower = Follower(run_id)
-        self._followers.setdefault(run_id, set()).add(follower)
+        if self._ended:
+            follower.end()
+        key = f"{_ORDERS}{run_id}" if only_orders else run_id
+        self._followers.setdefault(key, set()).add(follower)
         try:
             yield follower
         finally:
-            group = self._followers[run_id]
+            group = self._followers[key]
             group.discard(follower)
             if not group:
-                del self._followers[run_id]
-                self._forget(run_id)
+                del self._followers[key]
+                self._forget(key)
+
+    def end(self) -> None:
+        """Whoever follows is done: the server goes down."""
+        self._ended = True
+        for group in self._followers.values():
+            for follower in group:
+                follower.end()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -223,6 +245,9 @@ class Fanout:
         self._tell(run_id, note)
         self._tell(None, note)
 
+    def _tell_ordered(self, run_id: str) -> None:
+        self._tell(f"{_ORDERS}{run_id}", Note(run_id, ordered=True))
+
     def _tell(self, key: str | None, note: Note) -> None:
         for follower in self._followers.get(key, ()):
             if not follower.tell(note) and not note.lagged:
@@ -256,19 +281,26 @@ class Fanout:
         while True:
             try:
                 await self._hear(await self._archive.heard())
-            except ServeError:
-                # Whatever was said meanwhile is lost: everybody looks for themselves.
-                for run_id in [*self._followers]:
-                    self._tell(run_id, Note(run_id or "", lagged=True))
+            except Exception as trouble:  # noqa: BLE001 - the supervisor of this task: it must never end
+                _log.warning("what other server processes say was not heard: %r", trouble)
+                self._tell_missed()
                 await asyncio.sleep(_AFTER_TROUBLE)
 
+    def _tell_missed(self) -> None:
+        """Something was said elsewhere that did not come here: everybody looks for themselves."""
+        for key in [*self._followers]:
+            self._tell(key, Note((key or "").removeprefix(_ORDERS), lagged=True))
+
     async def _hear(self, topic: str) -> None:
+        if topic == MISSED:
+            self._tell_missed()
+            return
         what, _, rest = topic.partition(":")
         run_id, _, seq = rest.partition(":")
         if what == "c":
             self._tell_changed(run_id)
         elif what == "o":
-            self._tell(run_id, Note(run_id, ordered=True))
+            self._tell_ordered(run_id)
         elif what == "e" and run_id in self._followers and seq.isdecimal():
             await self._fetch(run_id, int(seq))
 

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Depends, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 if TYPE_CHECKING:
     from untildone.server.context import Context
@@ -39,6 +38,27 @@ class Metrics:
         )
         self.runs = Gauge("untildone_runs", "Runs, by status", ["status"], registry=self.registry)
         self.behind = Gauge(
-            "untildone_projector_backlog", "Runs whose projection lacks events", registry=self.registry
+            "untildone_projector_backlog", "Runs that wait for their projection", registry=self.registry
         )
         self.memory = Gauge("untildone_resident_bytes", "Memory of this process", registry=self.registry)
+
+    async def collected(self, context: "Context") -> bytes:
+        """All numbers, as Prometheus reads them."""
+        self.followers.set(context.fanout.followers)
+        self.lagged.set(context.fanout.lagged)
+        self.memory.set(resident_bytes())
+        self.runs.clear()
+        for status, count in (await context.archive.runs.counts()).items():
+            self.runs.labels(status).set(count)
+        self.behind.set(context.projector.backlog)
+        return generate_latest(self.registry)
+
+
+def resident_bytes() -> int:
+    """The memory this process holds; where the system does not tell, the most it ever held."""
+    try:
+        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+    except (OSError, ValueError, IndexError):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return pages * resource.getpagesize()

@@ -3,7 +3,7 @@
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from os import getpid
 
@@ -11,6 +11,7 @@ from untildone.core.codec import encode, event_kind, stored_form
 from untildone.core.events import Event, Record, StoreTampered
 from untildone.errors import LeaseLost, RunNotFound
 from untildone.ports import Clock, Lease, RunRow
+from untildone.store.adopted import in_rising_order
 from untildone.store.lease import Holder, overlaps, real_folder
 from untildone.store.trim import ROW_BYTES
 
@@ -76,6 +77,20 @@ class MemoryLog:
         run.status, run.updated_at, run.last_seq = status, new[-1].at, new[-1].seq
         run.records.extend(new)
         run.control.extend(record for record in new if event_kind(record.event) == "control")
+        for follower in self._followers:
+            follower.set()
+        return True
+
+    async def adopt(self, run_id: str, records: Sequence[Record], *, name: str, folder: str, status: str) -> bool:
+        """Take up a run that lived elsewhere with its own numbers, if there is none of that id here."""
+        kept = [replace(record, event=stored_form(record.event)[1]) for record in in_rising_order(records)]
+        if run_id in self._runs or not kept:
+            return False
+        control = [record for record in kept if event_kind(record.event) == "control"]
+        self._runs[run_id] = _Run(
+            name=name, folder=real_folder(folder), created_at=kept[0].at, updated_at=self._clock.now(),
+            status=status, last_seq=kept[-1].seq, records=kept, control=control,
+        )  # fmt: skip
         for follower in self._followers:
             follower.set()
         return True

@@ -10,6 +10,7 @@ from untildone.core.codec import decode, event_kind, event_type, event_version, 
 from untildone.core.events import Event, Record
 from untildone.errors import LeaseLost, RunNotFound
 from untildone.ports import Lease, RunRow
+from untildone.store.adopted import in_rising_order
 from untildone.store.driven import NO_LIMIT, READ_CONTROL, Driven, last_control, newest_number
 from untildone.store.lease import real_folder
 from untildone.store.opened import OpenStore
@@ -91,11 +92,38 @@ class SqliteLog(OpenStore):
             follower.set()
         return True
 
+    async def adopt(self, run_id: str, records: Sequence[Record], *, name: str, folder: str, status: str) -> bool:
+        """Take up a run that lived elsewhere with its own numbers, sealed as ours, if there is none of that id here."""
+        run_id = _text(run_id)
+        kept = [(r.seq, float(r.at), r.event, stored_form(r.event)[0]) for r in in_rising_order(records)]
+        self._keep_hold(writing=True)
+        with self._write(durable=True):
+            there = self._db.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+            if there is not None or not kept or last_control(self._db, self._seal, run_id):
+                return False
+            # What others may have put there under this id is not the run's.
+            for table in ("events", "snapshots", "trims"):
+                self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608 - our own names
+            self._db.execute(
+                """INSERT INTO runs (run_id, name, folder, created_at, updated_at, status, fence, last_seq)
+                    VALUES (?, ?, ?, ?, ?, ?, 0, ?)""",
+                (run_id, _text(name), real_folder(folder), kept[0][1], self._clock.now(), _text(status), kept[-1][0]),
+            )
+            self._db.executemany(_INSERT, self._sealed(run_id, 0, kept))
+        for follower in self._followers:
+            follower.set()
+        return True
+
     def _rows(
         self, run_id: str, last: int, prev: int, stored: Iterable[tuple[float, Event, bytes]]
     ) -> list[tuple[Any, ...]]:
+        return self._sealed(run_id, prev, ((seq, *one) for seq, one in enumerate(stored, last + 1)))
+
+    def _sealed(
+        self, run_id: str, prev: int, stored: Iterable[tuple[int, float, Event, bytes]]
+    ) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
-        for seq, (at, event, data) in enumerate(stored, last + 1):
+        for seq, at, event, data in stored:
             row = (seq, at, event_kind(event), event_type(event), event_version(event), data)
             if row[2] == "control":
                 rows.append((run_id, *row, prev, self._seal.of_event(run_id, row, prev)))

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+import msgspec
+
 from untildone.core.event import Kind, Source
 from untildone.core.history import IterationRow
 from untildone.core.wire import Order, OrderKind, Receipt
@@ -17,9 +19,8 @@ Origin = Literal["worker", "local", "published"]
 Scope = Literal["viewer", "operator", "worker"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEvent:
-    """An event of a run, its payload unparsed."""
+class StoredEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An event of a run, its payload unparsed. There are many: this is made in a third of a dataclass's time."""
 
     seq: int
     at: float
@@ -68,7 +69,7 @@ class Projection:
     waiting_until: float | None = None
     started_at: float = 0.0
     state: bytes = b""
-    """The folded state, as `codec.encode_value(Snapshot)` writes it; empty for a published run."""
+    """The folded state, as `codec.encode_value(Snapshot)` writes it; of a published run only what it takes to go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,8 @@ class RunFilter:
     """Part of a name, a goal, a folder or an id, in whatever case."""
     statuses: tuple[str, ...] = ()
     sandbox_id: str | None = None
+    run_ids: tuple[str, ...] = ()
+    """These only, if any are named."""
     before: tuple[float, str] | None = None
     """(heard_at, run_id) of the last one of the page before."""
     limit: int = 50
@@ -143,16 +146,26 @@ class Events(Protocol):
         """Remove at most so many of the oldest trace events beyond these bounds; returns how many."""
         ...
 
+    async def overgrown(self, *, before: float, keep_bytes: int, limit: int) -> list[str]:
+        """Runs of which `trim` would remove something: found without looking at the events of all the others."""
+        ...
+
 
 class Runs(Protocol):
     """The list of runs, and what is derived from their events."""
 
     async def entry(self, run_id: str) -> RunEntry | None: ...
 
-    async def entries(self, wanted: RunFilter) -> list[RunEntry]: ...
+    async def entries(self, wanted: RunFilter) -> list[RunEntry]:
+        """Without their folded states (`projection.state` is empty)."""
+        ...
 
     async def counts(self) -> dict[str, int]:
         """Runs by status."""
+        ...
+
+    async def spent_since(self, moment: float) -> float:
+        """Dollars that iterations begun since then have cost, of all runs, estimates included."""
         ...
 
     async def behind(self, *, limit: int) -> list[RunEntry]:
@@ -160,7 +173,10 @@ class Runs(Protocol):
         ...
 
     async def project(self, run_id: str, projection: Projection, rows: Sequence[IterationRow]) -> bool:
-        """Replace what is derived, rows of iterations included. False when a newer projection is there already."""
+        """Replace what is derived. False, and nothing changed, when a newer projection is there already.
+
+        `rows` are the iterations that changed, each in place of the one with its number: all others stay as they are.
+        """
         ...
 
     async def iterations(self, run_id: str, *, before: int | None = None, limit: int = 100) -> list[IterationRow]:
@@ -171,7 +187,7 @@ class Runs(Protocol):
         """A sign of life."""
         ...
 
-    async def take_over(self, run_id: str, *, sandbox_id: str, tenure: int) -> int | None:
+    async def take_over(self, run_id: str, *, sandbox_id: str, tenure: int, origin: Origin = "worker") -> int | None:
         """Let another sandbox drive the run, if its tenure still is this one: the new one; None: it is not."""
         ...
 
@@ -267,6 +283,10 @@ class Keys(Protocol):
         """Living tokens, the newest first."""
         ...
 
+    async def sessions(self) -> list[Key]:
+        """Living sessions of browsers, the newest first."""
+        ...
+
     async def revoke(self, key_id: str) -> bool:
         """End a key and all that came from it. False: there is none."""
         ...
@@ -291,16 +311,29 @@ class Archive(Protocol):
     def keys(self) -> Keys: ...
 
     async def announce(self, topic: str) -> None:
-        """Tell every server process on this database (this one, too, where the database does the telling)."""
+        """Tell every other server process on this database."""
         ...
 
     async def heard(self) -> str:
-        """The next topic that another server process announced. Waits; for ever, where there can be no other."""
+        """The next topic that another server process announced. Waits; for ever, where there can be no other.
+
+        MISSED: the connection was lost for a while, and what was announced meanwhile with it.
+        """
+        ...
+
+    async def sweep(self, *, now: float, messages_before: float) -> int:
+        """Remove keys that have expired and queued messages older than that; returns how many."""
+        ...
+
+    async def compact(self, *, most_bytes: int) -> int:
+        """Give back to the disk at most so many bytes that nothing uses any more, if they are worth it; how many."""
         ...
 
     async def close(self) -> None: ...
 
 
+MISSED = "*"
+"""A topic: anything may be new."""
 PUBLISHED = "published-"
 
 

@@ -1,0 +1,80 @@
+"""`resume --from-server`: a run that lived on another machine is brought here, and then resumed like any other."""
+
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from untildone import config, wiring
+from untildone.cli.driving import opened
+from untildone.cli.streams import say
+from untildone.core.policy import Policy, RunSpec
+from untildone.core.printable import one_line
+from untildone.errors import UsageError
+from untildone.moving import Destination, bring_here
+from untildone.uplink.client import HttpUplink
+from untildone.uplink.fetching import Reader
+from untildone.uplink.opening import token_for
+from untildone.uplink.settings import checked_address, sandbox_slug
+
+_SHOWN = 20
+_LINE = 200
+
+
+async def bring(
+    run: str | None, store: Path, cwd: str | None, typed: Mapping[str, Any], *, take: bool, trust: bool
+) -> str:
+    """Take the run over, with other settings if given; returns its id."""
+    if not run:
+        raise UsageError("which run? `untildone resume --from-server RUN`, by its id as the server shows it")
+    server, token = _server(typed)
+    folder = config.expanded(cwd).absolute() if cwd else Path.cwd()
+    sandbox_id = sandbox_slug(socket.gethostname())
+    clock = wiring.system_clock()
+
+    def settle(spec: RunSpec, policy: Policy) -> tuple[RunSpec, Policy]:
+        return config.changed(typed, spec, policy, now=clock.now()) if typed else (spec, policy)
+
+    blank, _ = settle(RunSpec(goal="", cwd=str(folder), name=""), Policy())
+    uplink = HttpUplink(server, sandbox_id, token)
+    try:
+        async with opened(store) as log:
+            to = Destination(
+                log=log, store=store, folder=folder, server=server, sandbox_id=sandbox_id, clock=clock, take=take,
+                config_dir=wiring.claude_config_dir(replace(blank, cwd=str(folder)), os.environ),
+                host=socket.gethostname(), agree=lambda lines: _agree(lines, trust=trust), settle=settle,
+            )  # fmt: skip
+            for line in await bring_here(Reader(uplink, sandbox_id), run, to):
+                say(line)
+    finally:
+        await uplink.close()
+    return run
+
+
+def _server(typed: Mapping[str, Any]) -> tuple[str, str]:
+    wanted = {name: typed[name] for name in ("server", "server_token_file") if name in typed}
+    resolved = config.resolve(wanted, env=os.environ, user_file=config.user_file(os.environ))
+    server = resolved.value("server")
+    if server is None:
+        raise UsageError("which server? give --server URL, or set UNTILDONE_SERVER")
+    return checked_address(server), token_for(resolved.value("server_token_file"), os.environ)
+
+
+def _agree(lines: Sequence[str], *, trust: bool) -> None:
+    """A run that somebody started elsewhere may bring commands along that run here without any agent in between."""
+    if trust or not lines:
+        return
+    say("this run was started on another machine and brings along:")
+    for line in lines[:_SHOWN]:
+        say(f"  {one_line(line, _LINE)}")
+    if len(lines) > _SHOWN:
+        say(f"  and {len(lines) - _SHOWN} more")
+    if not sys.stdin.isatty():
+        raise UsageError("nothing of that runs here without a yes: say it with --trust")
+    if not click.confirm("let all of that run here?", err=True):
+        raise click.Abort

@@ -1,0 +1,256 @@
+"""`untildone serve`: the server in the foreground, one calm block about where it is, and an end in order."""
+
+import asyncio
+import atexit
+import html
+import logging
+import os
+import re
+import shutil
+import signal
+import tempfile
+import webbrowser
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import click
+
+from untildone import config
+from untildone.cli.guarding import operator_only
+from untildone.cli.streams import put, say
+from untildone.config import SERVE_PREFIX as PREFIX
+from untildone.core.printable import one_line
+from untildone.errors import UsageError
+
+if TYPE_CHECKING:
+    from untildone.server.context import ServerSettings
+
+F = TypeVar("F", bound=Callable[..., Any])
+HOST, PORT = "127.0.0.1", 8642
+VARIABLES = ("HOST", "PORT", "DATABASE", "NAMES", "FOLDERS", "KEEP_DAYS", "LOCAL")
+DATABASE_FILE = "server.db"
+_DATABASE = "sqlite:///PATH or postgresql://... [server.db in the folder of the runs]"
+_PASSWORD_SEEN = (
+    "everybody on this machine can read a password that is given as an argument: "
+    f"set {PREFIX}DATABASE in the environment instead"
+)
+_LONGEST_KEPT = 36_500
+_PAGE_SECONDS = 60.0
+"""For a browser to have opened the page that leads it in."""
+
+
+def database_option(command: F) -> F:
+    """Give a command `--database`."""
+    return click.option("--database", metavar="URL", envvar=f"{PREFIX}DATABASE", help=_DATABASE)(command)
+
+
+@click.command()
+@click.option("--host", metavar="ADDRESS", default=HOST, envvar=f"{PREFIX}HOST", help=f"Where to listen. [{HOST}]")
+@click.option("--port", metavar="N", default=PORT, type=click.IntRange(0, 65535), envvar=f"{PREFIX}PORT", help="[8642]")
+@database_option
+@click.option("--name", "names", metavar="HOST", multiple=True, help="A host name it is reached by. Repeatable.")
+@click.option("--folder", "folders", metavar="DIR", multiple=True, help="Runs may be started in there. Repeatable.")
+@click.option("--keep-days", metavar="N", type=float, default=90.0, envvar=f"{PREFIX}KEEP_DAYS", help="[90]")
+@click.option("--local/--no-local", default=True, envvar=f"{PREFIX}LOCAL", help="Show the runs of this machine. [yes]")
+@click.option("--open", "opens", is_flag=True, help="Open it in a browser, logged in.")
+@operator_only
+def serve(
+    *,
+    host: str,
+    port: int,
+    database: str | None,
+    names: tuple[str, ...],
+    folders: tuple[str, ...],
+    keep_days: float,
+    local: bool,
+    opens: bool,
+) -> int:
+    """See and steer runs in a browser; take the events of workers elsewhere.
+
+    Bound to this machine, looking needs nothing and steering a login. Bound to any other address, everything needs a
+    token: `untildone token --help`.
+
+    \b
+      untildone serve
+      untildone serve --host 0.0.0.0 --name runs.example.org
+      UNTILDONE_SERVE_DATABASE=postgresql://... untildone serve
+
+    Every option can be set in the environment: UNTILDONE_SERVE_HOST, _PORT, _DATABASE, _NAMES and _FOLDERS (separated
+    by commas), _KEEP_DAYS, _LOCAL.
+    """  # noqa: D301 -- click wants the character itself
+    from untildone.server.context import ServerSettings
+
+    if not 0 < keep_days <= _LONGEST_KEPT:
+        raise UsageError("--keep-days takes a number of days greater than 0")
+    settings = ServerSettings(
+        host=_host(host),
+        port=port,
+        database=database_url(database),
+        names=tuple(_name(name) for name in _given(names, "NAMES")),
+        folders=tuple(_folder(folder) for folder in _given(folders, "FOLDERS")),
+        keep_days=keep_days,
+        local=local,
+    )
+    _note_misspelt()
+    if database and _has_password(database) and database != os.environ.get(f"{PREFIX}DATABASE"):
+        say(_PASSWORD_SEEN)
+    return run_server(settings, opens=opens)
+
+
+def _note_misspelt() -> None:
+    """A variable that looks like a setting and is none would be believed to work."""
+    known = {PREFIX + name for name in VARIABLES}
+    for name in sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known):
+        say(
+            f"the environment variable {one_line(name, 100)} sets nothing: `untildone serve --help` lists those that do"
+        )
+
+
+def run_server(settings: "ServerSettings", *, opens: bool) -> int:
+    """Serve until a signal comes."""
+    from untildone.server.running import new_loop
+
+    logging.basicConfig(level=logging.WARNING, format="untildone: %(message)s")
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        try:
+            runner.run(_serve(settings, opens=opens))
+        except asyncio.CancelledError:
+            say("stopped before it began", fresh=True)
+            return 1
+    say("stopped; runs go on without the server", fresh=True)
+    return 0
+
+
+async def _serve(settings: "ServerSettings", *, opens: bool) -> None:
+    from untildone.serving import open_server
+
+    starting = asyncio.current_task()
+    assert starting is not None
+    _on_signals(starting.cancel)
+    async with open_server(settings, config.state_dir(os.environ)) as server:
+        has_tokens = bool(await server.context.archive.keys.tokens())
+
+        def ready() -> None:
+            door = server.context.door
+            assert door is not None
+            link = f"{server.url}/login/{door.links.make()}"
+            put(block(settings, server.url, link, has_tokens=has_tokens))
+            if opens:
+                _open_in_browser(f"{server.url}/login/{door.links.make()}")
+
+        _on_signals(server.stop)
+        await server.serve(ready)
+
+
+def _on_signals(end: Callable[[], object]) -> None:
+    # Whoever wants it to survive its terminal says so with nohup.
+    survives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    for number in (signal.SIGINT, signal.SIGTERM, *(() if survives else (signal.SIGHUP,))):
+        asyncio.get_running_loop().add_signal_handler(number, end)
+
+
+def block(settings: "ServerSettings", url: str, link: str, *, has_tokens: bool) -> str:
+    """Where it is, how to come in, and who else can."""
+    rows = [
+        ("log in", f"{link}  (once, within ten minutes)"),
+        ("database", shown_database(settings.database)),
+        ("reachable", _reach(settings)),
+    ]
+    if not settings.is_loopback:
+        if not has_tokens:
+            rows.append(("tokens", "none yet: `untildone token create --scope operator` makes one"))
+        rows.append(("careful", "tokens travel readable over http: put a proxy with TLS before it"))
+    rows.append(("stop", "Ctrl+C; runs go on without it"))
+    return "\n".join((f"untildone serves at {url}", *(f"  {name:<10} {text}" for name, text in rows)))
+
+
+def _reach(settings: "ServerSettings") -> str:
+    if settings.is_loopback and settings.names:
+        return f"from this machine, and as {', '.join(settings.names)} through a proxy, where everything needs a token"
+    if settings.is_loopback:
+        return "from this machine only: looking needs nothing, steering needs a login or a token"
+    return "from other machines: everything needs a login or a token"
+
+
+def shown_database(url: str) -> str:
+    """Where the database is, without a password."""
+    if url.startswith("sqlite:///"):
+        return url.removeprefix("sqlite:///")
+    parts = urlsplit(url)
+    return one_line(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
+
+
+def database_url(given: str | None) -> str:
+    """The database that is meant: a file beside the runs unless another one is named."""
+    if not given:
+        return f"sqlite:///{config.state_dir(os.environ).absolute() / DATABASE_FILE}"
+    if given.startswith("sqlite:///") and len(given) > len("sqlite:///"):
+        return f"sqlite:///{config.expanded(given.removeprefix('sqlite:///')).absolute()}"
+    if given.startswith(("postgresql://", "postgres://")):
+        return given
+    # It is not repeated: there may be a password in it.
+    raise UsageError("the database is no URL this server knows: use sqlite:///PATH or postgresql://USER@HOST/NAME")
+
+
+def address_of(given: str | None) -> str:
+    """Where browsers reach the server, from what was given or how a server is started here."""
+    if not given:
+        from untildone.server.running import address
+
+        port = os.environ.get(f"{PREFIX}PORT", "")
+        return address(os.environ.get(f"{PREFIX}HOST") or HOST, int(port) if port.isdecimal() else PORT)
+    try:
+        parts = urlsplit(given)
+        is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one or parts.path not in ("", "/") or parts.query or parts.username is not None:
+        raise UsageError("--address takes a URL such as https://runs.example.org, without a path")
+    return given.rstrip("/")
+
+
+def _given(options: Iterable[str], variable: str) -> list[str]:
+    """What the options say, else the environment."""
+    return [*options] or [part for part in os.environ.get(f"{PREFIX}{variable}", "").split(",") if part.strip()]
+
+
+def _host(given: str) -> str:
+    return given.strip().removeprefix("[").removesuffix("]") or HOST
+
+
+def _name(given: str) -> str:
+    name = given.strip().rstrip(".").lower()
+    if not re.fullmatch(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*", name):
+        raise UsageError(f"{one_line(given, 100)!r} is not a host name: give it alone, without a scheme or a port")
+    return name
+
+
+def _folder(given: str) -> str:
+    folder = config.expanded(given.strip())
+    if not os.path.isdir(folder) or not os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112 - pathlib raises
+        raise UsageError(f"{one_line(str(folder), 300)} is not a folder that can be read: give another with --folder")
+    return str(folder.resolve())
+
+
+def _has_password(url: str) -> bool:
+    with suppress(ValueError):
+        return bool(urlsplit(url).password) or "password=" in url
+    return False
+
+
+def _open_in_browser(link: str) -> None:
+    """By way of a file only the user can read: arguments of a browser, everybody on the machine can."""
+    folder = Path(tempfile.mkdtemp(prefix="untildone-"))
+    page = folder / "login.html"
+    page.touch(mode=0o600)
+    page.write_text(f'<meta http-equiv="refresh" content="0; url={html.escape(link)}">', encoding="utf-8")
+
+    def clear() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    asyncio.get_running_loop().run_in_executor(None, webbrowser.open, page.as_uri())
+    asyncio.get_running_loop().call_later(_PAGE_SECONDS, clear)
+    atexit.register(clear)

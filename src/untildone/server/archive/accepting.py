@@ -1,0 +1,170 @@
+"""Which of the events that were sent are kept. The same for every database, and without one."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from untildone.core.wire import Receipt
+from untildone.errors import SenderRefused
+from untildone.server.archive.fitting import number_of, text_of, whole_of
+from untildone.server.archive.port import PUBLISHED, Origin, Sender, StoredEvent
+
+EventRow = tuple[str, int, float, str, str, str, int, int | None, str]
+"""A row of `events`, in the order of EVENT_COLUMNS."""
+EVENT_COLUMNS = ("run_id", "seq", "at", "kind", "type", "source", "version", "iteration", "data")
+FACT_COLUMNS = (
+    "run_id",
+    "sandbox_id",
+    "origin",
+    "created_at",
+    "heard_at",
+    "last_seq",
+    "control_seq",
+    "trimmed_seq",
+    "tenure",
+    "trace_chars",
+    "newest_order",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Events that somebody wants to be kept."""
+
+    sender: Sender
+    run_id: str
+    events: Sequence[StoredEvent]
+    now: float
+    numbered: bool = True
+    """Otherwise they get the next numbers of the run, here."""
+
+
+@dataclass(slots=True)
+class RunFacts:
+    """What is known of a run while its row is locked, and becomes of it."""
+
+    run_id: str
+    sandbox_id: str
+    origin: Origin
+    created_at: float
+    heard_at: float
+    last_seq: int = 0
+    control_seq: int = 0
+    trimmed_seq: int = 0
+    tenure: int = 0
+    trace_chars: int = 0
+    newest_order: int = 0
+    present: set[int] = field(default_factory=set)
+    """Numbers up to `last_seq` that are there, as far as anybody offers them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a group of offers comes to."""
+
+    answers: list[Receipt | SenderRefused]
+    """One for each offer, in order."""
+    rows: list[EventRow]
+    heard: list[RunFacts]
+    """Runs that change."""
+
+
+def by_run(offers: Iterable[Offer]) -> dict[str, list[Offer]]:
+    """Offers of each run, the runs sorted: whoever locks several must do so in one order."""
+    grouped: dict[str, list[Offer]] = {}
+    for offer in offers:
+        grouped.setdefault(offer.run_id, []).append(offer)
+    return dict(sorted(grouped.items()))
+
+
+def first_facts(offers: Sequence[Offer]) -> RunFacts:
+    """Of a run nobody has heard of before: it belongs to the first who may have it."""
+    offer = next((offer for offer in offers if misnamed(offer) is None), offers[0])
+    sender = offer.sender
+    return RunFacts(offer.run_id, sender.sandbox_id, sender.origin, offer.now, offer.now, tenure=sender.tenure)
+
+
+def misnamed(offer: Offer) -> SenderRefused | None:
+    """Names of published runs are not to be had by others: their events would find the place taken."""
+    if offer.run_id.startswith(PUBLISHED) and offer.sender.origin != "published":
+        return SenderRefused(f"a run cannot be called {offer.run_id}: names with {PUBLISHED} are the server's")
+    return None
+
+
+def refusal(facts: RunFacts, offer: Offer) -> SenderRefused | None:
+    """Why these events are not kept, if so."""
+    sender = offer.sender
+    if sender.tenure < facts.tenure:
+        return SenderRefused(f"another machine has taken run {offer.run_id} over", taken=True)
+    if (facts.origin, sender.origin) == ("local", "worker"):
+        return SenderRefused(f"run {offer.run_id} is copied from the log of the server's own machine already")
+    if sender.sandbox_id != facts.sandbox_id:
+        return SenderRefused(f"run {offer.run_id} is not a run of sandbox {sender.sandbox_id}")
+    if sender.origin != facts.origin:
+        return SenderRefused(f"run {offer.run_id} is sent in another way ({facts.origin})")
+    return None
+
+
+def doubtful(facts: RunFacts, offers: Iterable[Offer]) -> tuple[int, int] | None:
+    """The lowest and the highest number on offer that may be there already."""
+    seqs = [event.seq for offer in offers if offer.numbered for event in offer.events if event.seq <= facts.last_seq]
+    return (min(seqs), max(seqs)) if seqs else None
+
+
+def judge(known: Mapping[str, RunFacts], offers: Iterable[Offer]) -> Judged:
+    """Go through offers in order; the facts of their runs change with each."""
+    judged = Judged([], [], [])
+    heard: dict[str, RunFacts] = {}
+    for offer in offers:
+        facts = known[offer.run_id]
+        refused = misnamed(offer) or refusal(facts, offer)
+        if refused is None:
+            heard[offer.run_id] = facts
+        judged.answers.append(refused or accept(facts, offer, judged.rows))
+    judged.heard.extend(heard.values())
+    return judged
+
+
+def accept(facts: RunFacts, offer: Offer, rows: list[EventRow]) -> Receipt:
+    """Add the new ones to the rows, and to the facts."""
+    facts.heard_at = max(facts.heard_at, offer.now)
+    facts.tenure = offer.sender.tenure
+    before = len(rows)
+    for event in offer.events:
+        seq = event.seq if offer.numbered else facts.last_seq + 1
+        if _is_wanted(facts, seq, event):
+            facts.present.add(seq)
+            facts.last_seq = max(facts.last_seq, seq)
+            rows.append(_row(facts, seq, event))
+    return Receipt(last_seq=facts.last_seq, stored=len(rows) - before, orders=facts.newest_order)
+
+
+def _is_wanted(facts: RunFacts, seq: int, event: StoredEvent) -> bool:
+    if seq > facts.last_seq:
+        return True
+    # What was removed on purpose does not come back.
+    return seq not in facts.present and (event.kind == "control" or seq > facts.trimmed_seq)
+
+
+def _row(facts: RunFacts, seq: int, event: StoredEvent) -> EventRow:
+    data = text_of(event.data)
+    if event.kind == "control":
+        facts.control_seq = max(facts.control_seq, seq)
+    else:
+        facts.trace_chars += len(data)
+    name = text_of(event.type)
+    number = started(data) if name == "iteration.started" else None
+    return (facts.run_id, seq, number_of(event.at), event.kind, name, event.source, event.version, number, data)
+
+
+class _Start(msgspec.Struct):
+    iteration_num: int
+
+
+def started(data: str) -> int | None:
+    """The number of the iteration that starts with this payload."""
+    try:
+        return whole_of(msgspec.json.decode(data, type=_Start).iteration_num)
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,93 @@
+"""Many requests, one transaction: whatever waits when the database is free is committed together."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from untildone.core.wire import Receipt
+from untildone.errors import SenderRefused, ServeError
+from untildone.server.archive.accepting import Offer
+
+Answer = Receipt | SenderRefused
+Flush = Callable[[list[Offer]], Awaitable[list[Answer]]]
+"""Commit all of these, durably, in one transaction; ServeError when the database does not answer."""
+
+MOST_EVENTS = 5_000
+MOST_CHARS = 16 * 2**20
+
+
+class GroupCommit:
+    """A queue before a database, emptied by one task."""
+
+    def __init__(self, flush: Flush) -> None:
+        self._flush = flush
+        self._waiting: deque[tuple[Offer, asyncio.Future[Receipt]]] = deque()
+        self._wake = asyncio.Event()
+        self._closed = False
+        self._task = asyncio.create_task(self._work(), name="archive intake")
+
+    async def keep(self, offer: Offer) -> Receipt:
+        """Wait until it is durable, or refused."""
+        if self._closed:
+            raise ServeError("the server is closing: try again in a moment")
+        done: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._waiting.append((offer, done))
+        self._wake.set()
+        return await done
+
+    async def close(self) -> None:
+        """Commit what waits, then stop."""
+        self._closed = True
+        self._wake.set()
+        await self._task
+
+    async def _work(self) -> None:
+        while not self._closed or self._waiting:
+            if not self._waiting:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            group = self._next()
+            try:
+                answers = await self._answers([offer for offer, _ in group])
+            except ServeError as trouble:
+                # Those who came meanwhile would only wait for the same to happen once more.
+                self._fail([*group, *self._waiting], trouble)
+                self._waiting.clear()
+                continue
+            for (_, done), answer in zip(group, answers, strict=True):
+                _settle(done, answer)
+
+    def _next(self) -> list[tuple[Offer, asyncio.Future[Receipt]]]:
+        group = []
+        events, chars = 0, 0
+        while self._waiting and events < MOST_EVENTS and chars < MOST_CHARS:
+            group.append(self._waiting.popleft())
+            offered = group[-1][0].events
+            events += len(offered)
+            chars += sum(len(event.data) for event in offered)
+        return group
+
+    async def _answers(self, offers: list[Offer]) -> list[Answer]:
+        try:
+            return await self._flush(offers)
+        except ServeError:
+            raise
+        except Exception as unfit:  # noqa: BLE001 - whatever a database dislikes in one request must not fail the others
+            if len(offers) == 1:
+                return [SenderRefused(f"these events cannot be stored: {type(unfit).__name__}")]
+            return [(await self._answers([offer]))[0] for offer in offers]
+
+    def _fail(self, group: list[tuple[Offer, asyncio.Future[Receipt]]], trouble: ServeError) -> None:
+        for _, done in group:
+            if not done.done():
+                done.set_exception(ServeError(str(trouble)))
+
+
+def _settle(done: asyncio.Future[Receipt], answer: Answer) -> None:
+    if done.done():  # whoever asked has gone
+        return
+    if isinstance(answer, Receipt):
+        done.set_result(answer)
+    else:
+        done.set_exception(answer)

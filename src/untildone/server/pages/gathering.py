@@ -1,0 +1,155 @@
+"""Everything a run's page shows, read newest first and never more than fits a page."""
+
+import asyncio
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from untildone.core import events as ev
+from untildone.core.history import IterationRow
+from untildone.core.printable import one_line
+from untildone.core.secrets import redact
+from untildone.core.state import LoopState
+from untildone.core.wire import Order
+from untildone.server.archive.port import EventFilter, RunEntry, StoredEvent
+from untildone.server.context import Context
+from untildone.server.folding import state_of
+from untildone.server.pages.activity import Line, lines_of, record_of
+from untildone.server.pages.texts import visible
+
+LINES = 200
+STEPS = 100
+_EVENTS = 300
+"""Events read for a page of lines: some have none."""
+_MESSAGES = 20
+_TROUBLES = 8
+_QUESTIONS = 10
+_NOTES = 64 * 1024
+_LOOKS = ("iteration.validation",)
+_TROUBLE = (
+    "iteration.failed", "continuous.hook_failed", "continuous.tampered", "continuous.steering_refused",
+    "continuous.order_refused", "landing.failed", "landing.gave_up", "landing.reverted",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A message to the agent, and how far it has come."""
+
+    text: str
+    by: str
+    at: float
+    urgent: bool
+    seen: bool
+    said: str
+    """How far it has come, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """A run with all that is shown beside it."""
+
+    entry: RunEntry
+    state: LoopState
+    rows: tuple[IterationRow, ...]
+    lines: tuple[Line, ...]
+    after: int
+    """The newest event that is in the lines, told or not."""
+    has_earlier: bool
+    last_look: ev.IterationValidation | None
+    trouble: tuple[Line, ...]
+    messages: tuple[Said, ...]
+    questions: tuple[str, ...]
+    notes: str
+
+
+async def gather(context: Context, entry: RunEntry, *, with_lines: bool = True) -> Gathered:
+    """Read what a run's page shows."""
+    run_id, runs, state = entry.run_id, context.archive.runs, state_of(entry)
+    rows = await runs.iterations(run_id, limit=STEPS)
+    recent = await newest(context, run_id, limit=_EVENTS) if with_lines else []
+    looks = await newest(context, run_id, *_LOOKS, limit=1)
+    trouble = await newest(context, run_id, *_TROUBLE, limit=_TROUBLES)
+    messages = await newest(context, run_id, ev.MessageReceived.TYPE, limit=_MESSAGES)
+    questions = await newest(context, run_id, ev.QuestionAsked.TYPE, limit=_QUESTIONS)
+    waiting = await context.archive.orders.after(run_id, state.ordered, now=context.clock.now())
+    lines = await asyncio.to_thread(lines_of, recent)
+    return Gathered(
+        entry=entry,
+        state=state,
+        rows=tuple(rows),
+        lines=tuple(lines[-LINES:]),
+        after=recent[-1].seq if recent else 0,
+        has_earlier=len(recent) == _EVENTS or len(lines) > LINES,
+        last_look=_look(looks),
+        trouble=tuple(reversed(lines_of(trouble))),
+        messages=tuple(_said(messages, waiting, state)),
+        questions=_questions(questions, state),
+        notes=await _notes(context, run_id),
+    )
+
+
+async def newest(context: Context, run_id: str, *types: str, limit: int) -> list[StoredEvent]:
+    """The newest events of these control types, or of all."""
+    wanted = EventFilter(before=2**53, types=types, kind="control" if types else None, limit=limit)
+    return await context.archive.events.read(run_id, wanted)
+
+
+def _look(looks: Sequence[StoredEvent]) -> ev.IterationValidation | None:
+    event = record_of(looks[-1]).event if looks else None
+    return event if isinstance(event, ev.IterationValidation) else None
+
+
+def _said(messages: Sequence[StoredEvent], waiting: Sequence[Order], state: LoopState) -> list[Said]:
+    """The newest first. What the server has and the worker has not fetched is told apart from what it has."""
+    pending = {message.number for message in state.messages}
+    said = []
+    for back, stored in enumerate(reversed(messages)):
+        event = record_of(stored).event
+        if not isinstance(event, ev.MessageReceived):
+            continue
+        seen = state.messages_received - back not in pending
+        how = "the agent has seen it" if seen else "waits for the next iteration"
+        said.append(
+            Said(
+                text=one_line(event.content, 1000), by=one_line(event.by, 60), at=stored.at, urgent=event.urgent,
+                seen=seen, said=how,
+            )
+        )  # fmt: skip
+    orders = [order for order in waiting if order.kind == "message"]
+    return [_on_its_way(order) for order in reversed(orders)] + said
+
+
+def _on_its_way(order: Order) -> Said:
+    return Said(
+        text=one_line(str(order.data.get("content", "")), 1000),
+        by=one_line(order.by, 60),
+        at=order.at,
+        urgent=bool(order.data.get("urgent")),
+        seen=False,
+        said="on its way to the run",
+    )
+
+
+def _questions(asked: Sequence[StoredEvent], state: LoopState) -> tuple[str, ...]:
+    """What the agent wants to know, the newest first."""
+    events = [record_of(stored).event for stored in reversed(asked)]
+    words = [event.question for event in events if isinstance(event, ev.QuestionAsked)]
+    words = [*(state.last_report.questions if state.last_report else ()), *words]
+    if state.blocked:
+        words.insert(0, state.blocked)
+    return tuple(dict.fromkeys(one_line(word, 500) for word in words[:_QUESTIONS] if word.strip()))
+
+
+async def _notes(context: Context, run_id: str) -> str:
+    parcel = await context.archive.parcels.get(run_id, "notes")
+    return await asyncio.to_thread(notes_text, parcel.content) if parcel is not None else ""
+
+
+def notes_text(packed: bytes) -> str:
+    """The notes of a parcel, as far as they can be read; a bomb is opened no further than a page."""
+    try:
+        content = zlib.decompressobj(wbits=31).decompress(packed, _NOTES)
+    except zlib.error:
+        return ""
+    return visible(redact(content.decode("utf-8", "replace")))

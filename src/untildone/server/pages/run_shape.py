@@ -1,0 +1,162 @@
+"""The page of a run as the templates want it. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from untildone.core.durations import format_duration
+from untildone.core.figures import count
+from untildone.core.history import IterationRow
+from untildone.core.limits import LIMIT_FIELDS
+from untildone.core.obstacles import blocking
+from untildone.core.policy import Policy
+from untildone.core.printable import one_line
+from untildone.core.state import LoopState
+from untildone.core.views import Gauge, RunView, run_view
+from untildone.server.archive.port import RunEntry
+from untildone.server.folding import seen
+from untildone.server.pages.evidence import checks_of, facts_of
+from untildone.server.pages.gathering import STEPS, Gathered
+from untildone.server.pages.shaping import badge_of, headline, steps_of
+from untildone.server.pages.texts import visible
+
+_GOAL = 20_000
+_NEARLY = 0.8
+_LIMITS = {
+    "max_runs": "Runs",
+    "max_iterations": "Attempts",
+    "max_cost_usd": "Budget, in dollars",
+    "max_tokens": "Tokens",
+    "max_duration": "Time, like 1h30m",
+    "deadline": "Deadline (UTC), like 2026-01-31 07:30",
+    "max_calls_per_hour": "Calls per hour",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitField:
+    """A limit in the form that changes it."""
+
+    field: str
+    label: str
+    value: str
+    mode: str
+
+
+def run_shape(gathered: Gathered, now: float) -> dict[str, Any]:
+    """All values of a run's page."""
+    entry, state = gathered.entry, gathered.state
+    now_at = seen(entry, now)
+    view = run_view(state, now, alive=now_at.alive)
+    is_published = entry.origin == "published"
+    return {
+        "run_id": entry.run_id,
+        "origin": entry.origin,
+        "only_iteration": None,
+        "name": one_line(entry.projection.name, 100) or entry.run_id,
+        "states": f"{now_at.status} breaker" if view.breaker_state == "open" else now_at.status,
+        "badge": badge_of(entry, now_at.status),
+        "headline": _published(entry) if is_published else headline(view, now_at),
+        "goal": visible(state.spec.goal[:_GOAL]),
+        "goal_line": one_line(state.spec.goal, 300) or "No goal is known.",
+        "meta": _meta(entry, state),
+        "started_at": state.started_at,
+        "waiting_until": view.waiting_until if now_at.status == "waiting" else None,
+        "heard_at": entry.heard_at,
+        "after": gathered.after or entry.last_seq,
+        "lines": gathered.lines,
+        "has_earlier": gathered.has_earlier,
+        "facts": [] if is_published else facts_of(state, gathered.last_look),
+        "checks": checks_of(gathered.last_look.checks) if gathered.last_look else [],
+        "gauges": [_gauge(gauge) for gauge in view.gauges],
+        "figures": _figures(view),
+        "limits": limit_fields(state.policy),
+        "waivable": "\n".join(dict.fromkeys(one_line(finding.path, 300) for finding in blocking(state))),
+        "questions": gathered.questions,
+        "messages": gathered.messages,
+        "breaker": view.breaker,
+        "lost": view.lost,
+        "meddling": view.meddling,
+        "trouble": gathered.trouble,
+        "notes": gathered.notes,
+        **steps_shape(gathered.rows),
+    }
+
+
+def _published(entry: RunEntry) -> str:
+    return f"{count(entry.last_seq, 'event')} of a program that knows of no runs: they are kept as they came."
+
+
+def steps_shape(rows: Sequence[IterationRow]) -> dict[str, Any]:
+    """A page of the timeline, and where the next one begins."""
+    older = rows[0].number if len(rows) == STEPS and rows[0].number > 1 else None
+    return {"steps": steps_of(rows), "older_steps": older}
+
+
+def _meta(entry: RunEntry, state: LoopState) -> list[tuple[str, str]]:
+    facts = [
+        ("Run", entry.run_id),
+        ("Sandbox", entry.sandbox_id),
+        ("Folder", entry.projection.folder),
+        ("Host", entry.projection.host),
+        ("Model", state.spec.options.model or ""),
+        ("Branch", state.arrival.branch or ""),
+    ]
+    return [(label, one_line(value, 200)) for label, value in facts if value]
+
+
+def _gauge(gauge: Gauge) -> dict[str, Any]:
+    return {
+        "field": gauge.field,
+        "label": gauge.label,
+        "text": gauge.text,
+        "value": round(1000 * gauge.share),
+        "full": gauge.share >= _NEARLY,
+    }
+
+
+def _figures(view: RunView) -> list[tuple[str, str]]:
+    facts = [
+        ("Spent", view.cost),
+        ("Paid by", view.paid_by),
+        ("Tokens", f"{view.spend.usage.counted:,}"),
+        ("Iterations", f"{view.attempts}, {view.successes} ended well" if view.attempts else "none"),
+        ("At work", format_duration(view.elapsed_seconds)),
+        ("Tasks", "" if view.tasks_open is None else f"{view.tasks_open} open"),
+        ("Files", f"{view.files_modified} changed" if view.files_modified else ""),
+        ("Commits", str(view.commits) if view.commits else ""),
+        ("Claims", f"{view.streak} of {view.streak_needed} in a row" if view.streak else ""),
+    ]
+    return [(label, one_line(value, 200)) for label, value in facts if value]
+
+
+def limit_fields(policy: Policy) -> list[LimitField]:
+    """The limits as people write them."""
+    return [
+        LimitField(
+            field=name,
+            label=_LIMITS[name],
+            value=_written(name, getattr(policy, name)),
+            mode="text" if name in {"max_duration", "deadline"} else "decimal",
+        )
+        for name in LIMIT_FIELDS
+    ]
+
+
+def _written(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if name == "max_duration":
+        return format_duration(value)
+    if name == "deadline":
+        return written_moment(value)
+    return f"{value:.10g}"
+
+
+def written_moment(at: float) -> str:
+    """A moment as the form shows it; nothing for one that no calendar holds."""
+    try:
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
+    except (OverflowError, ValueError, OSError):
+        return ""

@@ -1,0 +1,186 @@
+"""Runs and iterations in the words and shapes that pages show. Pure: values in, values out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from untildone.core.durations import format_duration
+from untildone.core.faults import FAULTS
+from untildone.core.figures import count, dollars, short_commit
+from untildone.core.history import IterationRow
+from untildone.core.printable import one_line
+from untildone.core.state import Spend
+from untildone.core.views import RunView, spend_text
+from untildone.server.archive.port import RunEntry
+from untildone.server.folding import Seen, seen
+
+_SUMMARY = 240
+_GOAL = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A state: an icon and a word, so that colour only repeats what is said."""
+
+    icon: str
+    word: str
+    tone: str
+
+
+_BADGES = {
+    "new": Badge("dot", "new", "quiet"),
+    "running": Badge("run", "running", "live"),
+    "waiting": Badge("clock", "waiting", "warm"),
+    "paused": Badge("pause", "paused", "warm"),
+    "suspended": Badge("stop", "suspended", "quiet"),
+    "completed": Badge("stop", "completed", "quiet"),
+    "interrupted": Badge("alert", "interrupted", "bad"),
+    "unreadable": Badge("alert", "unreadable", "bad"),
+    "published": Badge("dot", "published", "quiet"),
+}
+_DONE = Badge("check", "done", "good")
+_VERIFIED = Badge("shield", "verified", "good")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRow:
+    """A run in the list."""
+
+    run_id: str
+    name: str
+    goal: str
+    badge: Badge
+    lively: bool
+    said: str
+    """What it does, or why it stopped."""
+    spend: str
+    iterations: str
+    progress: int | None
+    """Percent."""
+    waiting_until: float | None
+    heard_at: float
+    sandbox: str
+
+
+def fleet_row(entry: RunEntry, now: float) -> FleetRow:
+    """What the list says of a run."""
+    known, now_at = entry.projection, seen(entry, now)
+    spent = Spend(cost_usd=known.cost_usd, estimated_usd=known.estimated_usd, unknown_costs=known.unknown_costs)
+    is_published = entry.origin == "published"
+    said = f"{count(entry.last_seq, 'event')} from a program that knows of no runs" if is_published else ""
+    return FleetRow(
+        run_id=entry.run_id,
+        name=one_line(known.name, 80) or entry.run_id,
+        goal=one_line(known.goal, _GOAL),
+        badge=badge_of(entry, now_at.status),
+        lively=now_at.alive,
+        said=one_line(said or now_at.why or (now_at.phase if now_at.phase != now_at.status else ""), _SUMMARY),
+        spend="" if is_published else spend_text(spent),
+        iterations="" if is_published else count(known.attempts, "iteration") if known.attempts else "not begun",
+        progress=None if known.progress is None else round(100 * min(1.0, max(0.0, known.progress))),
+        waiting_until=known.waiting_until if now_at.status == "waiting" else None,
+        heard_at=entry.heard_at,
+        sandbox=one_line(entry.sandbox_id, 60),
+    )
+
+
+def badge_of(entry: RunEntry, status: str) -> Badge:
+    """The badge of a run in that state. Done is told apart from verified."""
+    known = entry.projection
+    if entry.origin == "published":
+        return _BADGES["published"]
+    if status == "completed" and known.success:
+        return _VERIFIED if known.verified else _DONE
+    return _BADGES.get(status, Badge("dot", one_line(status, 30), "quiet"))
+
+
+def headline(view: RunView, now_at: Seen) -> str:
+    """What a run does, or why it stopped, in one sentence."""
+    if now_at.why:
+        return now_at.why
+    said = now_at.phase[:1].upper() + now_at.phase[1:]
+    if now_at.status != "running" or not view.iteration:
+        return f"{said}."
+    tries = f", try {view.tries}" if view.tries > 1 else ""
+    return f"{said}: iteration {view.iteration}{tries}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An iteration in the timeline."""
+
+    number: int
+    badge: Badge
+    verdict: Badge | None
+    claim: str
+    facts: tuple[str, ...]
+    summary: str
+    started_at: float
+    error: str
+    review: str
+
+
+_OUTCOMES = {
+    "ok": Badge("check", "ended", "quiet"),
+    "running": Badge("run", "running", "live"),
+    "abandoned": Badge("alert", "left behind", "bad"),
+}
+_VERDICTS = {
+    "passed": Badge("shield", "checks passed", "good"),
+    "failed": Badge("cross", "checks failed", "bad"),
+    "blocked": Badge("alert", "checks passed, not done", "warm"),
+}
+
+
+def step_of(row: IterationRow) -> Step:
+    """What the timeline says of an iteration."""
+    spent = Spend(cost_usd=row.cost_usd, estimated_usd=row.estimated_usd, unknown_costs=row.unknown_costs)
+    facts = [
+        format_duration(row.seconds) if row.seconds else "",
+        spend_text(spent),
+        count(row.files_changed, "file") if row.files_changed else "",
+        "commit " + ", ".join(map(short_commit, row.commits[-3:])) if row.commits else "",
+        f"{row.tries} tries" if row.tries > 1 else "",
+        "met " + ", ".join(dict.fromkeys(fault.replace("_", " ") for fault in row.faults)) if row.faults else "",
+    ]
+    return Step(
+        number=row.number,
+        badge=_OUTCOMES.get(row.outcome, Badge("alert", row.outcome.replace("_", " ")[:40], "bad")),
+        verdict=_VERDICTS.get(row.verdict),
+        claim=one_line(row.claim, 60),
+        facts=tuple(one_line(fact, 120) for fact in facts if fact),
+        summary=one_line(row.summary, _SUMMARY),
+        started_at=row.started_at,
+        error=one_line(row.error, _SUMMARY) or _meaning(row),
+        review={"approved": "review: approved", "changes": "review: asks for changes", "": ""}[row.review],
+    )
+
+
+def _meaning(row: IterationRow) -> str:
+    fault = FAULTS.get(row.outcome)
+    return fault.meaning if fault else ""
+
+
+def steps_of(rows: Sequence[IterationRow]) -> list[Step]:
+    """The newest first."""
+    return [step_of(row) for row in reversed(rows)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """All runs in four numbers."""
+
+    running: int
+    waiting: int
+    stopped: int
+    spent_today: str
+
+
+def totals(lively: Sequence[RunEntry], counts: Mapping[str, int], spent_today: float, now: float) -> Totals:
+    """`lively`: runs that are said to go on; whether they do is told from when they were heard."""
+    states = [seen(entry, now).status for entry in lively]
+    return Totals(
+        running=states.count("running"),
+        waiting=states.count("waiting") + states.count("paused"),
+        stopped=counts.get("suspended", 0) + counts.get("completed", 0) + states.count("interrupted"),
+        spent_today=dollars(spent_today),
+    )

@@ -1,0 +1,110 @@
+"""Parcels: what travels beside the events of a run. They hold whole conversations, so looking is no viewer's right."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+
+from untildone.errors import SenderRefused
+from untildone.server.access import Principal, operator, worker
+from untildone.server.answers import CONFLICT, DENIED, WRONG_TYPE, Responses, json_answer
+from untildone.server.archive.port import StoredParcel
+from untildone.server.bodies import parcel_body
+from untildone.server.context import context_of
+from untildone.server.paths import NEWEST, ParcelName, RunId, SandboxId
+from untildone.server.sandboxes import own_entry
+from untildone.server.shapes import ParcelOut, ParcelsOut, parcel_json
+
+router = APIRouter(prefix="/api/v1", tags=["parcels"])
+
+_BYTES = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+_BODY = {"requestBody": {"required": True, **_BYTES}}
+_CONTENT: Responses = {200: {**_BYTES, "description": "The parcel as it was sent"}}
+
+
+@router.put(
+    "/sandboxes/{sandbox_id}/runs/{run_id}/parcels/{name:path}",
+    response_class=Response,
+    responses={200: {"model": ParcelOut}, **DENIED, **CONFLICT, **WRONG_TYPE},
+    openapi_extra=_BODY,
+)
+async def put_parcel(  # noqa: PLR0917 - each is a part of the address
+    request: Request,
+    sandbox_id: SandboxId,
+    run_id: RunId,
+    name: ParcelName,
+    _: Annotated[Principal, Depends(worker)],
+    seq: Annotated[int, Query(ge=0, le=NEWEST, description="The event after which it was packed")] = 0,
+    tenure: Annotated[int, Query(ge=0, le=2**31 - 1, description="Whose it is, of a run that has moved")] = 0,
+) -> Response:
+    """Keep a parcel in place of the one of that name."""
+    entry = await own_entry(request, sandbox_id, run_id)
+    if entry is None:
+        raise HTTPException(404, "there is no such run here: its events come first")
+    if tenure < entry.tenure:
+        # The old driver packs once more when it stops: that must not replace what the new one has sent.
+        raise SenderRefused(f"another machine has taken run {run_id} over", taken=True)
+    context = context_of(request)
+    content = await parcel_body(request)
+    put = await context.archive.parcels.put(run_id, name, content, seq=seq, now=context.clock.now())
+    return json_answer(parcel_json(put))
+
+
+@router.get(
+    "/sandboxes/{sandbox_id}/runs/{run_id}/parcels/{name:path}",
+    response_class=Response,
+    responses={**_CONTENT, **DENIED},
+)
+async def get_own_parcel(
+    request: Request, sandbox_id: SandboxId, run_id: RunId, name: ParcelName, _: Annotated[Principal, Depends(worker)]
+) -> Response:
+    """A parcel of a run that this sandbox drives."""
+    await own_entry(request, sandbox_id, run_id)
+    return _content(await context_of(request).archive.parcels.get(run_id, name))
+
+
+@router.get(
+    "/sandboxes/{sandbox_id}/runs/{run_id}/parcels",
+    response_class=Response,
+    responses={200: {"model": ParcelsOut}, **DENIED},
+)
+async def list_own_parcels(
+    request: Request, sandbox_id: SandboxId, run_id: RunId, _: Annotated[Principal, Depends(worker)]
+) -> Response:
+    """Which parcels there are of a run that this sandbox drives."""
+    await own_entry(request, sandbox_id, run_id)
+    return await _list(request, run_id)
+
+
+@router.get(
+    "/runs/{run_id}/parcels",
+    response_class=Response,
+    dependencies=[Depends(operator)],
+    responses={200: {"model": ParcelsOut}, **DENIED},
+)
+async def list_parcels(request: Request, run_id: RunId) -> Response:
+    """Which parcels there are of a run."""
+    return await _list(request, run_id)
+
+
+@router.get(
+    "/runs/{run_id}/parcels/{name:path}",
+    response_class=Response,
+    dependencies=[Depends(operator)],
+    responses={**_CONTENT, **DENIED},
+)
+async def get_parcel(request: Request, run_id: RunId, name: ParcelName) -> Response:
+    """A parcel of a run."""
+    return _content(await context_of(request).archive.parcels.get(run_id, name))
+
+
+async def _list(request: Request, run_id: str) -> Response:
+    parcels = await context_of(request).archive.parcels.all(run_id)
+    return json_answer({"parcels": [parcel_json(parcel) for parcel in parcels]})
+
+
+def _content(parcel: StoredParcel | None) -> Response:
+    if parcel is None:
+        raise HTTPException(404, "there is no such parcel")
+    # Nothing a browser would show or run: it is for programs.
+    headers = {"X-Seq": str(parcel.seq), "X-Sha256": parcel.sha256, "Content-Disposition": "attachment"}
+    return Response(parcel.content, media_type="application/octet-stream", headers=headers)

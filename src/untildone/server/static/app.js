@@ -1,0 +1,137 @@
+// Keys, dialogs, theme, and times as this browser's clock tells them. What pages show comes from the server.
+"use strict";
+
+const byId = (id) => document.getElementById(id);
+
+// --- times ---------------------------------------------------------------------------------------------------
+
+const clockFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const dayFormat = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+const shortFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
+function lasting(seconds) {
+  if (seconds < 60) return `${Math.floor(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}
+
+function told(time) {
+  const at = new Date(time.dateTime), away = (Date.now() - at.getTime()) / 1000;
+  switch (time.dataset.as) {
+    case "time": return clockFormat.format(at);
+    case "ago": return away < 5 ? "just now" : `${lasting(away)} ago`;
+    case "until": return away < 0 ? `in ${lasting(-away)}` : "now";
+    default: return at.toDateString() === new Date().toDateString() ? shortFormat.format(at) : dayFormat.format(at);
+  }
+}
+
+function tellTimes(root) {
+  for (const time of root.querySelectorAll("time[data-as]")) {
+    const text = told(time);
+    if (time.textContent !== text) {
+      time.textContent = text;
+      time.title = new Date(time.dateTime).toLocaleString();
+    }
+  }
+}
+
+setInterval(() => {
+  for (const time of document.querySelectorAll('time[data-as="ago"], time[data-as="until"]')) {
+    const text = told(time);
+    if (time.textContent !== text) time.textContent = text;
+  }
+}, 1000);
+document.addEventListener("htmx:afterSwap", (event) => tellTimes(event.target.parentElement || document));
+
+// --- theme ---------------------------------------------------------------------------------------------------
+
+document.querySelector("[data-theme-switch]").addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  try { localStorage.setItem("untildone-theme", root.dataset.theme); } catch { /* Only for this page, then. */ }
+  document.dispatchEvent(new Event("untildone:theme"));
+});
+
+// --- dialogs and steering --------------------------------------------------------------------------------------
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (!button) return;
+  if (button.dataset.open) byId(button.dataset.open).showModal();
+  if (button.hasAttribute("data-close")) button.closest("dialog").close();
+  if (button.dataset.answer !== undefined) {
+    const quoted = button.dataset.answer.split("\n").map((line) => `> ${line}`).join("\n");
+    const text = byId("message-text");
+    text.value = `${quoted}\n\n`;
+    byId("message-dialog").showModal();
+    text.focus();
+    text.setSelectionRange(text.value.length, text.value.length);
+  }
+});
+
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.target.closest?.("#steering")) document.dispatchEvent(new Event("untildone:ask"));
+  const form = event.target.closest?.("form[data-closes]");
+  if (!form || !event.detail.successful) return;
+  form.closest("dialog").close();
+  if (form.closest("#message-dialog")) form.reset();
+});
+
+// Orders that are refused before they are looked at (login, rate): the line of the answer is told all the same.
+document.addEventListener("htmx:responseError", (event) => {
+  const answer = byId("answer");
+  if (!answer || !event.target.closest?.("#steering")) return;
+  let said = "The server refused this.";
+  try { said = JSON.parse(event.detail.xhr.responseText).error || said; } catch { /* Not one of its lines. */ }
+  answer.replaceChildren(Object.assign(document.createElement("span"), { className: "said-bad", textContent: said }));
+  event.target.closest("dialog")?.close();
+});
+document.addEventListener("htmx:sendError", (event) => {
+  const answer = byId("answer");
+  if (!answer || !event.target.closest?.("#steering")) return;
+  answer.replaceChildren(Object.assign(document.createElement("span"), { className: "said-bad", textContent: "The server cannot be reached: nothing was asked. Try again." }));
+});
+
+function showUsable() {
+  const head = byId("part-head");
+  if (!head) return;
+  for (const button of document.querySelectorAll("[data-when]")) {
+    button.hidden = !button.dataset.when.split(" ").some((state) => head.dataset.states.split(" ").includes(state));
+  }
+}
+
+// --- keys ----------------------------------------------------------------------------------------------------
+
+function move(step) {
+  const items = [...document.querySelectorAll("[data-list] .item")];
+  if (!items.length) return;
+  const at = items.indexOf(document.activeElement);
+  const next = items[at < 0 ? (step > 0 ? 0 : items.length - 1) : Math.min(items.length - 1, Math.max(0, at + step))];
+  next.focus();
+  next.scrollIntoView({ block: "nearest" });
+}
+
+const keys = {
+  j: () => move(1),
+  k: () => move(-1),
+  g: () => location.assign("/"),
+  "/": () => byId("search").focus(),
+  "?": () => byId("help").showModal(),
+};
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && event.target.id === "search") event.target.blur();
+  if (event.target.closest("input, textarea, select, [contenteditable]") || document.querySelector("dialog[open]")) return;
+  const button = [...document.querySelectorAll(`[data-key]`)].find((one) => one.dataset.key === event.key && !one.hidden && !one.disabled);
+  const act = keys[event.key] || (button && (() => button.click()));
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
+
+tellTimes(document);
+showUsable();
+document.addEventListener("untildone:parts", () => { tellTimes(document); showUsable(); });

@@ -1,0 +1,216 @@
+"""The server over HTTP: bounded in time and size, the token only to the server itself, trouble in one line."""
+
+import asyncio
+import gzip
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from untildone import __version__
+from untildone.core import wire
+from untildone.core.events import Record
+from untildone.core.printable import one_line
+from untildone.core.wire import Batch, Order, Receipt, Wire
+from untildone.errors import UplinkDown, UplinkRefused
+from untildone.ports import Parcel
+from untildone.uplink.settings import checked_address
+
+if TYPE_CHECKING:
+    import httpx2
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+"""Seconds one answer may take, all of it."""
+CONNECT_PATIENCE = 10.0
+PARCEL_PATIENCE = 300.0
+ANSWER_CAP = 4 * 1024 * 1024
+"""Bytes of one answer that are read."""
+WORTH_PACKING = 2048
+"""Bytes below which a body travels as it is."""
+
+# Answers that say nothing about what was asked: the same may work in a while. A proxy whose server is being
+# restarted says "not found", too.
+_PASSING = frozenset({404, 408, 421, 425, 429})
+_SERVER_TROUBLE = 500
+_JSON = "application/json"
+_BYTES = "application/octet-stream"
+
+
+class _Order(msgspec.Struct, frozen=True):
+    """An order of any version: one of a kind we do not know must be answered, too."""
+
+    number: int
+    kind: Any
+    by: str = ""
+    at: float = 0.0
+    age: float = 0.0
+    data: dict[str, Any] = {}
+
+
+class HttpUplink:
+    """An Uplink to `untildone serve`."""
+
+    def __init__(
+        self,
+        url: str,
+        sandbox_id: str,
+        token: str = "",
+        *,
+        dress: Callable[[Record], Wire] = wire.wire,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._base = checked_address(url)
+        self._sandbox = f"/api/v1/sandboxes/{quote(sandbox_id, safe='')}"
+        self._token = token
+        self._dress = dress
+        self._patience = patience
+        self._client: httpx2.AsyncClient | None = None
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return urlsplit(self._base).netloc
+
+    async def received(self, run_id: str) -> Receipt:
+        """How much of a run the server has."""
+        return self._read(await self.ask("GET", self._run(run_id)), Receipt)
+
+    async def send(self, run_id: str, records: Sequence[Record], *, tenure: int = 0) -> Receipt:
+        """Hand over records, in order."""
+        body, packed = await self._packed(run_id, records, tenure)
+        headers = {"Content-Type": _JSON} | ({"Content-Encoding": "gzip"} if packed else {})
+        return self._read(await self.ask("POST", f"{self._sandbox}/events", body=body, headers=headers), Receipt)
+
+    async def orders(self, run_id: str, *, after: int, wait: float) -> list[Order]:
+        """Orders with a higher number, waiting for the first one at the server."""
+        path = f"{self._run(run_id)}/orders?after={after:d}&wait={wait:g}"
+        found = self._read(await self.ask("GET", path, patience=self._patience + wait), list[_Order])
+        return [Order(number=o.number, kind=o.kind, by=o.by, at=o.at, age=o.age, data=o.data) for o in found]
+
+    async def put(self, run_id: str, parcel: Parcel) -> None:
+        """Send a parcel."""
+        path = f"{self._run(run_id)}/parcels/{quote(parcel.name)}?seq={parcel.seq:d}&tenure={parcel.tenure:d}"
+        await self.ask("PUT", path, body=parcel.content, headers={"Content-Type": _BYTES}, patience=PARCEL_PATIENCE)
+
+    async def close(self) -> None:
+        """Give up the connections. Harmless when done twice."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def _run(self, run_id: str) -> str:
+        return f"{self._sandbox}/runs/{quote(run_id, safe='')}"
+
+    async def _packed(self, run_id: str, records: Sequence[Record], tenure: int) -> tuple[bytes, bool]:
+        """The body, and whether it is compressed."""
+
+        def pack() -> tuple[bytes, bool]:
+            events = [self._dress(one) for one in records]
+            body = msgspec.json.encode(Batch(run_id=run_id, events=events, tenure=tenure))
+            return (gzip.compress(body, 1), True) if len(body) >= WORTH_PACKING else (body, False)
+
+        # The driver of the run is in the same loop: it must not wait for a long list to be looked through.
+        return await asyncio.to_thread(pack) if records else pack()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        patience: float | None = None,
+        cap: int = ANSWER_CAP,
+    ) -> bytes:
+        """What the server answers, at most `cap` bytes. `path` is one of its API, from the root."""
+        import httpx2
+
+        patience = self._patience if patience is None else patience
+        try:
+            async with asyncio.timeout(patience):
+                client = self._opened()
+                request = client.build_request(
+                    method,
+                    self._base + path,
+                    content=body,
+                    headers=dict(headers or {}),
+                    timeout=httpx2.Timeout(patience, connect=CONNECT_PATIENCE),
+                )
+                status, content = await self._answer(client, request, cap)
+        except (TimeoutError, httpx2.TimeoutException):
+            raise UplinkDown(f"{self.name} gave no answer in time") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as trouble:
+            raise UplinkDown(f"{self.name} cannot be reached: {_reason(trouble)}") from None
+        if not 200 <= status < 300:  # noqa: PLR2004 - all that is well
+            self._refuse(status, content)
+        return content
+
+    def _opened(self) -> "httpx2.AsyncClient":
+        import httpx2
+
+        if self._client is None:
+            ours = {"User-Agent": f"untildone/{__version__}", "Accept": _JSON}
+            login = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+            # No proxy stands between a machine and itself.
+            is_local = urlsplit(self._base).hostname in {"127.0.0.1", "::1", "localhost"}
+            self._client = httpx2.AsyncClient(headers=ours | login, follow_redirects=False, trust_env=not is_local)
+        return self._client
+
+    async def _answer(self, client: "httpx2.AsyncClient", request: "httpx2.Request", cap: int) -> tuple[int, bytes]:
+        response = await client.send(request, stream=True)
+        try:
+            content = bytearray()
+            async for piece in response.aiter_bytes():
+                content += piece
+                if len(content) > cap:
+                    raise UplinkDown(f"{self.name} sent more than {cap >> 20} MB for one answer")
+            return response.status_code, bytes(content)
+        finally:
+            await response.aclose()
+
+    def _refuse(self, status: int, content: bytes) -> NoReturn:
+        said, taken = _told(content)
+        if self._token and self._token in said:
+            said = ""
+        what = f"{self.name} answered {status}" + (f": {said}" if said else "")
+        if status >= _SERVER_TROUBLE or status in _PASSING:
+            raise UplinkDown(what)
+        if status in {401, 403} and not said:
+            what += ": the token is not valid for this sandbox"
+        if 300 <= status < 400:  # noqa: PLR2004 - all that points elsewhere
+            what += ": it points to another address, give that one"
+        raise UplinkRefused(what, taken=taken)
+
+    def _read(self, content: bytes, type_: type[T]) -> T:
+        try:
+            return msgspec.json.decode(content, type=type_)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            said = f"{self.name} answered with something else than expected: is it the address of an untildone server?"
+            raise UplinkDown(said) from None
+
+
+def _told(content: bytes) -> tuple[str, bool]:
+    """What the server says about it, as one line, and whether another machine has the run."""
+    with suppress(ValueError, RecursionError):
+        answer = msgspec.json.decode(content)
+        if isinstance(answer, dict):
+            error = answer.get("error")
+            return one_line(error, 200) if isinstance(error, str) else "", answer.get("taken") is True
+    return "", False
+
+
+def _reason(error: BaseException) -> str:
+    """Nothing of a library's own text is kept: it may quote what was sent."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            return "its certificate cannot be trusted"
+        if isinstance(seen, OSError) and seen.strerror:
+            return seen.strerror
+        seen = seen.__cause__ or seen.__context__
+    return type(error).__name__

@@ -1,0 +1,168 @@
+"""Where secrets lie about: the environment of this process, and the `.env` files of the folder."""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from urllib.parse import unquote, urlsplit
+
+from untildone.core.secrets import is_random
+from untildone.uplink.masking import SHORTEST
+
+_TELLING = re.compile(
+    r"(?i)key|token|secret|passw|passphrase|pwd|credential|auth(?!or)|cookie|dsn|private|_pass$|^pass$"
+)
+_PLAIN_WORD = re.compile(r"[A-Za-z]{1,10}")
+_SWITCH = re.compile(r"(?i)true|false|yes|no|on|off|none|null|enabled|disabled|\d{1,7}|\d+(?:\.\d+)+")
+_PATH = re.compile(r"(?:[A-Za-z]:|[~.]{0,2})(?:[/\\][\w.@+ -]*)+")
+_EXAMPLE = re.compile(r"(?i)example|sample|template|dist$|default")
+_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][\w.-]*)\s*[=:]\s*(.*)")
+_SHORT = 8
+"""Below this only a mixture of letters and other characters is taken for a secret."""
+_RANDOM_LEAST = 12
+
+MOST_FILES = 40
+MOST_BYTES = 256 * 1024
+MOST_VALUES = 500
+MOST_FOLDERS = 200
+LOOK_EVERY = 2.0
+"""Seconds between two looks at the folder: an agent can write such a file at any time."""
+
+
+def secrets_of(pairs: Iterable[tuple[str, str]], *, by_look: bool = False) -> dict[str, str]:
+    """Names by value of those variables that hold a secret: by their names and, if wanted, by how the value looks.
+
+    An environment is full of ids that look drawn by a machine and are no secrets; an `.env` file is not.
+    """
+    found: dict[str, str] = {}
+    for name, raw in pairs:
+        value = raw.strip()
+        # Words with blanks between them are somebody's sentence: the goal of a worker stands in its environment, too.
+        is_one_word = len(value.split()) == 1 and "://" not in value
+        looks_like_one = by_look and len(value) >= _RANDOM_LEAST and is_one_word and is_random(value)
+        if looks_like_one or (_TELLING.search(name) and is_secret(value)):
+            found.setdefault(value, name)
+        if password := _password(value):
+            found.setdefault(password, name)
+        if len(found) >= MOST_VALUES:
+            break
+    return found
+
+
+def is_secret(value: str) -> bool:
+    """Whether a value under a telling name is worth hiding: not a switch, a number, a path or a plain word."""
+    if len(value) < SHORTEST or _SWITCH.fullmatch(value) or _PLAIN_WORD.fullmatch(value):
+        return False
+    if len(value) < _SHORT and (value.isalpha() or value.isdigit()):
+        return False
+    if _PATH.fullmatch(value) and not is_random(value):
+        return False
+    return "://" not in value or value.startswith("ud_")
+
+
+def _password(value: str) -> str:
+    """The password in an address, if there is one."""
+    if "://" not in value:
+        return ""
+    try:
+        password = unquote(urlsplit(value).password or "")
+    except ValueError:
+        return ""
+    return password if len(password) >= SHORTEST and not _PLAIN_WORD.fullmatch(password) else ""
+
+
+def env_pairs(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values of an `.env` file; quoted values may go over several lines."""
+    lines = iter(text.splitlines())
+    for line in lines:
+        found = _LINE.match(line)
+        if found is None or line.lstrip().startswith("#"):
+            continue
+        name, value = found[1], found[2].strip()
+        mark = value[:1]
+        is_quoted = mark != "" and mark in "\"'`"
+        yield name, _quoted(value[1:], mark, lines) if is_quoted else value.split(" #", 1)[0].strip()
+
+
+def _quoted(value: str, mark: str, lines: Iterator[str]) -> str:
+    parts = [value]
+    while mark not in parts[-1].replace("\\" + mark, ""):
+        following = next(lines, None)
+        if following is None:
+            break
+        parts.append(following)
+    whole = "\n".join(parts)
+    ends = re.search(rf"(?<!\\){re.escape(mark)}", whole)
+    whole = whole[: ends.start()] if ends else whole
+    return whole.replace("\\" + mark, mark) if mark == '"' else whole
+
+
+class KnownSecrets:
+    """The secrets of an environment and of the `.env` files of a folder, as they are now."""
+
+    def __init__(
+        self, env: Mapping[str, str], folder: str, *, also: Iterable[str] = (), now: Callable[[], float]
+    ) -> None:
+        """`also`: values that are secret whatever they are called."""
+        self._fixed = secrets_of(env.items()) | {value: "token" for value in also if len(value) >= SHORTEST}
+        self._folder = folder
+        self._now = now
+        self._next_look = 0.0
+        self._state: tuple[object, ...] | None = None
+        self._all: Mapping[str, str] = self._fixed
+
+    def __call__(self) -> Mapping[str, str]:
+        """Names by value; the very same mapping while nothing changed."""
+        if self._now() >= self._next_look:
+            self._next_look = self._now() + LOOK_EVERY
+            files = list(_env_files(self._folder))
+            state = tuple((path, found.st_mtime_ns, found.st_size, found.st_ino) for path, found in files)
+            if state != self._state:
+                self._state = state
+                texts = (_read(path) for path, _ in files)
+                of_files = secrets_of((pair for text in texts for pair in env_pairs(text)), by_look=True)
+                # What was a secret stays one: an agent that has read a file may speak of it after it is gone.
+                self._all = {**of_files, **self._all}
+        return self._all
+
+
+def _env_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    count = 0
+    for place in _places(folder):
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                if not _is_env(entry.name):
+                    continue
+                with suppress(OSError):
+                    found = entry.stat()
+                    if stat.S_ISREG(found.st_mode):
+                        yield entry.path, found
+                        count += 1
+                if count >= MOST_FILES:
+                    return
+
+
+def _is_env(name: str) -> bool:
+    is_one = name == ".env" or name.startswith(".env.") or name.endswith(".env")
+    return is_one and not _EXAMPLE.search(name)
+
+
+def _places(folder: str) -> Iterator[str]:
+    yield folder
+    with suppress(OSError), os.scandir(folder) as entries:
+        below = (e.path for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False))
+        for at, path in enumerate(below):
+            if at >= MOST_FOLDERS:
+                return
+            yield path
+
+
+def _read(path: str) -> str:
+    """The first part of a file; what is no plain file must not hold us up."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                return file.read(MOST_BYTES).decode("utf-8", "replace")
+    return ""

@@ -1,0 +1,88 @@
+"""A line to a server, put together from what the user set and what the process knows."""
+
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from untildone.config import SERVER_TOKEN
+from untildone.core.policy import RunSpec
+from untildone.errors import ConfigError
+from untildone.ports import Uplink
+from untildone.uplink.client import HttpUplink
+from untildone.uplink.dressing import Dressing, Transcript
+from untildone.uplink.known_secrets import KnownSecrets
+from untildone.uplink.masking import Masking
+from untildone.uplink.owed import Accounts
+from untildone.uplink.serving import Beside, Line
+from untildone.uplink.settings import UplinkSettings, checked_address, sandbox_slug
+
+_LONGEST_TOKEN = 4096
+
+
+def settings_for(
+    spec: RunSpec, env: Mapping[str, str], state_dir: Path, run_id: str, given: UplinkSettings | None = None
+) -> UplinkSettings | None:
+    """Where a run reports to: as the embedding program says, else as its settings do; None: nowhere."""
+    if given is not None:
+        return replace(given, server=checked_address(given.server), mask=(*given.mask, *spec.mask))
+    if spec.server is None:
+        return None
+    server = checked_address(spec.server)
+    known = Accounts(state_dir).read(run_id)
+    # A run keeps the name under which the server knows it, whatever this machine is called by now.
+    sandbox = known.sandbox_id if known is not None and known.server == server else sandbox_slug(socket.gethostname())
+    return UplinkSettings(
+        server=server,
+        sandbox_id=sandbox,
+        token=token_for(spec.server_token_file, env),
+        mask=spec.mask,
+        portable=spec.portable,
+    )
+
+
+def token_for(file: str | None, env: Mapping[str, str]) -> str:
+    """The token for a server, from a file or the environment; "" when there is none. It is never an option."""
+    if file is None:
+        return env.get(SERVER_TOKEN, "").strip()
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as opened:
+            token = opened.read(_LONGEST_TOKEN).decode("utf-8", "replace").strip()
+    except OSError as wrong:
+        raise ConfigError(f"the token file {file} cannot be read: {wrong.strerror}") from None
+    if not token:
+        raise ConfigError(f"the token file {file} is empty")
+    return token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """What the process knows that drives a run."""
+
+    env: Mapping[str, str]
+    state_dir: Path
+    now: Callable[[], float]
+    transcript: Transcript | None = None
+    """Reads the transcript of a session."""
+    beside: Sequence[Beside] = ()
+    """What else goes to the server."""
+
+
+def line_for(spec: RunSpec, run_id: str, here: Here, *, given: UplinkSettings | None = None) -> Line | None:
+    """The line of a run to its server; None: it has none. Nothing is sent yet, but what cannot work is said."""
+    settings = settings_for(spec, here.env, here.state_dir, run_id, given)
+    return None if settings is None else open_line(settings, here, folder=spec.cwd)
+
+
+def open_line(settings: UplinkSettings, here: Here, *, folder: str) -> Line:
+    """A line over HTTP. ConfigError for a pattern that cannot be read."""
+    masking = Masking(KnownSecrets(here.env, folder, also=(settings.token,), now=here.now), settings.mask)
+
+    def connect(sandbox_id: str) -> Uplink:
+        ids = {**settings.ids, "sandbox_id": sandbox_id}
+        dress = Dressing(masking, ids, here.transcript if settings.report_transcript else None)
+        return HttpUplink(settings.server, sandbox_id, settings.token, dress=dress)
+
+    return Line(settings=settings, connect=connect, accounts=Accounts(here.state_dir), beside=here.beside)

@@ -1,0 +1,102 @@
+"""Which runs of a store report to which server, and how far that has come: one small file each.
+
+Nothing depends on these files but the wish to go on: what is still wanted, the server itself says.
+"""
+
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from untildone.core.wire import RUN_ID
+from untildone.errors import UplinkRefused
+
+FOLDER = "uplink"
+MOST_REFUSALS = 5
+"""Tries of later runs to deliver what a server refuses: a token may be mended, most other reasons stay."""
+_LARGEST = 64 * 1024
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """A run and its server."""
+
+    run_id: RUN_ID
+    server: str
+    sandbox_id: RUN_ID
+    acknowledged: int = 0
+    """The newest number the server was known to have."""
+    tenure: int = 0
+    """Raised whenever another machine takes the run over."""
+    settled: bool = False
+    """All was delivered when the driver left."""
+    refusals: int = 0
+    """How often the server would not have what was left."""
+    given_up: bool = False
+    """Another machine has the run, or the server refused often enough: nothing more is to be sent."""
+
+
+def after_delivery(account: Account, *, acknowledged: int, left: int, refused: UplinkRefused | None) -> Account:
+    """The account of a run that nobody drives, after somebody tried to deliver the rest."""
+    refusals = account.refusals + (refused is not None)
+    over = refused is not None and (refused.taken or refusals >= MOST_REFUSALS)
+    return msgspec.structs.replace(
+        account, acknowledged=acknowledged, settled=not left, refusals=refusals, given_up=account.given_up or over
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """The files of a store."""
+
+    state_dir: Path
+
+    def read(self, run_id: str) -> Account | None:
+        """What is known about a run."""
+        return _decoded(self._path(run_id))
+
+    def write(self, account: Account) -> None:
+        """Remember. A disk that does not take it is no reason to stop anything."""
+        path = self._path(account.run_id)
+        with suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, made = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(msgspec.json.encode(account))
+                Path(made).replace(path)
+            except OSError:
+                with suppress(OSError):
+                    Path(made).unlink()
+                raise
+
+    def forget(self, run_id: str) -> None:
+        """There is no such run any more."""
+        with suppress(OSError):
+            self._path(run_id).unlink()
+
+    def unsettled(self, server: str) -> list[Account]:
+        """Runs that may still owe this server something, the one touched longest ago first."""
+        with suppress(OSError):
+            paths = sorted((self.state_dir / FOLDER).glob("*.json"), key=_touched)
+            accounts = [account for path in paths if (account := _decoded(path)) is not None]
+            return [one for one in accounts if one.server == server and not one.settled and not one.given_up]
+        return []
+
+    def _path(self, run_id: str) -> Path:
+        return self.state_dir / FOLDER / f"{run_id}.json"
+
+
+def _touched(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _decoded(path: Path) -> Account | None:
+    with suppress(OSError, ValueError), path.open("rb") as file:
+        return msgspec.json.decode(file.read(_LARGEST), type=Account)
+    return None

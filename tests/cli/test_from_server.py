@@ -1,0 +1,239 @@
+"""`resume --from-server` against a real server: what arrives, what is refused, and that a refusal changes nothing.
+
+The runs have reached their limit, so that going on with them needs no agent.
+"""
+
+import asyncio
+import gzip
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.cli_kit import DRIVER, FIRST, Runs, Say
+from e2e.worker_kit import Server
+from untildone.agents.session_files import pack_session
+from untildone.agents.transcripts import transcript_path
+from untildone.core.beginning import beginning
+from untildone.core.contract import CheckSpec, Contract
+from untildone.core.events import (
+    ContinuousCompleted,
+    ContinuousSuspended,
+    Event,
+    IterationStarted,
+    Record,
+    ResetRequested,
+    RunMoved,
+    SettingsChanged,
+)
+from untildone.core.policy import Policy, RunSpec, Tending
+from untildone.core.trace import AgentSession
+from untildone.errors import UplinkRefused
+from untildone.git.workspace import open_workspace
+from untildone.ports import Parcel
+from untildone.uplink.client import HttpUplink
+from untildone.uplink.dressing import Dressing
+from untildone.uplink.masking import Masking
+
+SESSION = "8878e775-3ddb-47cc-a0c4-c2074fd7b5c3"
+LINE = b'{"type":"user","message":{"content":"hello"}}\n'
+STOPPED = ContinuousSuspended(stop_reason="max_runs_reached")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    server = Server(folder, f"sqlite:///{folder}/archive.db")
+    server.start()
+    yield server
+    server.end()
+    assert "Traceback" not in server.log()
+
+
+class Elsewhere:
+    """Another machine with a folder, from which runs are sent to the server."""
+
+    def __init__(self, tmp: Path, server: Server) -> None:
+        self.tmp, self.server, self.folder = tmp, server, tmp / "elsewhere"
+        self.folder.mkdir()
+        (self.folder / "work.txt").write_text("done there\n")
+        (self.folder / "NOTES.md").write_text("think of it\n")
+        main = transcript_path(tmp / "claude", str(self.folder), SESSION)
+        main.parent.mkdir(parents=True)
+        main.write_bytes(LINE)
+
+    def send(self, run_id: str, *last: Event, parcels: bool = True, **spec: Any) -> str:
+        """A run with one iteration, and what else happened to it; returns its id."""
+        told = {"goal": "a goal", "name": f"name-{run_id}", "cwd": str(self.folder), "notes_file": "NOTES.md", **spec}
+        asyncio.run(self._send(run_id, RunSpec(**told), last or (STOPPED,), parcels=parcels))
+        return run_id
+
+    async def _send(self, run_id: str, spec: RunSpec, last: tuple[Event, ...], *, parcels: bool) -> None:
+        begun = beginning(run_id, spec, Policy(max_runs=1))
+        session = AgentSession(iteration_num=1, session_id=SESSION)
+        events = [begun, DRIVER, FIRST[0], session, replace(FIRST[1], session_id=SESSION), *last]
+        records = [Record(seq=1 + number * 5, at=10.0 + number, event=one) for number, one in enumerate(events)]
+        uplink = HttpUplink(self.server.url, "far", self.server.operator, dress=Dressing(Masking()))
+        await uplink.send(run_id, records)
+        if parcels:
+            workspace = await open_workspace(spec, run_id=run_id, private=self.tmp / "folders")
+            await workspace.prepare()
+            tree = await workspace.packed(run_id)
+            transcript = pack_session(self.tmp / "claude", str(self.folder), SESSION)
+            assert tree is not None
+            assert transcript is not None
+            notes = gzip.compress((self.folder / "NOTES.md").read_bytes())
+            for name, content in (("tree", tree.content), ("notes", notes), (f"transcript/{SESSION}", transcript)):
+                await uplink.put(run_id, Parcel(name=name, content=content, seq=records[-1].seq))
+        await uplink.close()
+
+
+@pytest.fixture
+def far(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
+    monkeypatch.setenv("UNTILDONE_SERVER", server.url)
+    monkeypatch.setenv("UNTILDONE_TOKEN", server.operator)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude-here"))
+    return Elsewhere(tmp_path, server)
+
+
+def test_folder_conversation_notes_and_log_arrive_and_the_numbers_go_on(
+    far: Elsewhere, say: Say, runs: Runs, tmp_path: Path, project: Path
+) -> None:
+    run_id = far.send("moves1")
+    said = say("resume", "--from-server", run_id, "--take", "--json")
+    assert said.code == 3, said
+    result = json.loads(said.out)
+    assert (result["run_id"], result["exit_reason"], result["total_cost_usd"]) == (run_id, "max_runs_reached", 0.25)
+    assert (project / "work.txt").read_text() == "done there\n"
+    assert (project / "NOTES.md").read_text() == "think of it\n"
+    assert transcript_path(tmp_path / "claude-here", str(project), SESSION).read_bytes() == LINE
+    records = runs.read(run_id)
+    assert [record.seq for record in records][:6] == [1, 6, 11, 16, 21, 26]
+    assert [record.seq for record in records][6:] == list(range(27, 27 + len(records) - 6))
+    assert isinstance(records[6].event, RunMoved)
+    assert records[6].event.tenure == 1
+    assert isinstance(records[7].event, SettingsChanged)
+    state = runs.state(run_id)
+    assert (state.spec.cwd, state.last_session, state.tenure) == (str(project), SESSION, 1)
+    copy = far.server.get(f"/runs/{run_id}")
+    assert (copy["tenure"], copy["last_seq"], copy["folder"]) == (1, records[-1].seq, str(project))
+
+
+def test_parcels_of_the_machine_that_lost_the_run_are_refused(far: Elsewhere, say: Say) -> None:
+    """Also from a sandbox of the same name, as a container that is started again somewhere else has it."""
+    run_id = far.send("late1")
+    assert say("resume", "--from-server", run_id, "--take").code == 3
+    sandbox = far.server.get(f"/runs/{run_id}")["sandbox_id"]
+
+    async def put(tenure: int) -> None:
+        uplink = HttpUplink(far.server.url, sandbox, far.server.operator)
+        try:
+            await uplink.put(run_id, Parcel(name="notes", content=gzip.compress(b"late"), tenure=tenure))
+        finally:
+            await uplink.close()
+
+    with pytest.raises(UplinkRefused) as refused:
+        asyncio.run(put(0))
+    assert refused.value.taken
+    asyncio.run(put(1))
+
+
+def test_other_settings_may_be_given_on_the_way(far: Elsewhere, say: Say, runs: Runs) -> None:
+    run_id = far.send("moves2")
+    said = say("resume", "--from-server", run_id, "--take", "--max-cost", "0.20")
+    assert said.code == 3, said
+    assert runs.state(run_id).policy.max_cost_usd == 0.20
+
+
+def test_a_conversation_that_did_not_travel_is_begun_anew(far: Elsewhere, say: Say, runs: Runs) -> None:
+    open_one = (IterationStarted(iteration_num=2), AgentSession(iteration_num=2, session_id="other-session"), STOPPED)
+    run_id = far.send("moves3", *open_one)
+    said = say("resume", "--from-server", run_id, "--take")
+    assert "did not come along: the next one begins anew" in said.err
+    assert any(isinstance(record.event, ResetRequested) for record in runs.read(run_id))
+
+
+def test_a_run_at_work_elsewhere_is_taken_only_when_asked(far: Elsewhere, say: Say) -> None:
+    run_id = far.send("alive1")
+    said = say("resume", "--from-server", run_id)
+    assert (said.code, "name-alive1 is at work" in said.err, "--take" in said.err) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"tending": Tending(on_stop="touch /ran")}, "at the stop: touch /ran"),
+        ({"contract": Contract(checks=(CheckSpec(name="c", command="make all"),))}, "check: make all"),
+        ({"name": "n\x1b[2J", "tending": Tending(on_stop="x\x1b[2Jy")}, "at the stop: x"),
+    ],
+)
+def test_commands_that_come_along_need_a_yes(
+    far: Elsewhere, say: Say, project: Path, spec: dict[str, Any], complaint: str
+) -> None:
+    run_id = far.send(f"trust{len(complaint)}{len(spec)}", **spec)
+    said = say("resume", "--from-server", run_id, "--take")
+    assert said.code == 2
+    assert complaint in said.err
+    assert "--trust" in said.err
+    assert "\x1b" not in said.err
+    assert list(project.iterdir()) == []
+    assert far.server.get(f"/runs/{run_id}")["tenure"] == 0
+
+
+def test_hidden_checks_must_be_given_again(far: Elsewhere, say: Say) -> None:
+    hidden = Contract(checks=(CheckSpec(name="hidden check 1", command="secret test", hidden=True),))
+    run_id = far.send("hidden1", contract=hidden)
+    said = say("resume", "--from-server", run_id, "--take", "--trust")
+    assert said.code == 2
+    assert "hidden check 1" in said.err
+    assert "secret test" not in said.err
+
+
+def test_what_cannot_go_on_is_said_and_nothing_is_changed(
+    far: Elsewhere, say: Say, runs: Runs, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = far.send("over1", ContinuousCompleted(stop_reason="completion_signal"))
+    bare = far.send("bare1", parcels=False)
+    full = far.send("full1")
+    (project / "mine.txt").write_text("mine")
+    for words, complaint in (
+        ((done, "--take"), "is done"),
+        ((bare, "--take"), "--portable"),
+        ((full, "--take"), "it needs an empty one"),
+        (("nosuchrun",), "there is no such run here"),
+        ((), "which run?"),
+        ((full, "--interrupted"), "--interrupted"),
+    ):
+        said = say("resume", "--from-server", *words)
+        assert said.code in {1, 2}, said
+        assert complaint in said.err, said
+        assert said.err.count("\n") == 1
+    monkeypatch.setenv("UNTILDONE_SERVER", "http://127.0.0.1:9")
+    assert "cannot be reached" in say("resume", "--from-server", full).err
+    monkeypatch.delenv("UNTILDONE_SERVER")
+    assert "which server?" in say("resume", "--from-server", full).err
+    assert "--from-server" in say("resume", "--take").err
+    assert [path.name for path in project.iterdir()] == ["mine.txt"]
+    assert far.server.get(f"/runs/{full}")["tenure"] == 0
+
+
+def test_a_run_that_is_here_is_resumed_not_fetched(far: Elsewhere, say: Say, runs: Runs, project: Path) -> None:
+    runs.begin(project, run_id="here1")
+    far.send("here1")
+    assert "is here already: go on with `untildone resume here1`" in say("resume", "--from-server", "here1").err
+
+
+def test_a_folder_in_which_it_is_laid_out_already_will_do(far: Elsewhere, say: Say, runs: Runs, tmp_path: Path) -> None:
+    """A machine may die before the log was written, or have lost its store: the same folder is no obstacle then."""
+    me = ("-c", "user.name=A", "-c", "user.email=a@b")
+    for words in (("init", "-q", "-b", "work"), ("add", "-A"), (*me, "commit", "-qm", "1")):
+        subprocess.run(["git", *words], cwd=far.folder, check=True, timeout=30)
+    run_id = far.send("crash1")
+    assert say("resume", "--from-server", run_id, "--take", "--store", str(tmp_path / "lost")).code == 3
+    assert runs.read(run_id) == []
+    assert say("resume", "--from-server", run_id, "--take").code == 3
+    assert runs.state(run_id).tenure == 2

@@ -1,0 +1,223 @@
+"""`untildone serve`: one block, one process, one line at its end."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cli.cli_kit import Say
+from untildone.cli.serving import block, database_url, shown_database
+from untildone.server.context import ServerSettings
+
+PATIENCE = 30.0
+
+
+@contextmanager
+def serving(*options: str, **env: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A server as people start it, and the block it prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "untildone", "serve", "--port", "0", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **env},
+    )
+    try:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("  stop"):
+                break
+        assert lines, process.communicate(timeout=PATIENCE)
+        yield process, "".join(lines)
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+
+
+def ended(process: "subprocess.Popen[str]", number: int) -> tuple[int, str, str]:
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def pressed(link: str) -> tuple[int, str]:
+    """What comes of pressing the button behind a link: status, and the cookie."""
+
+    class Stay(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: object) -> None:
+            return None
+
+    try:
+        answer = urllib.request.build_opener(Stay).open(urllib.request.Request(link, method="POST"), timeout=PATIENCE)
+    except urllib.error.HTTPError as said:
+        return said.code, said.headers.get("set-cookie", "")
+    raise AssertionError(answer.status)
+
+
+def test_it_says_where_it_is_and_ends_with_one_line(store: Path) -> None:
+    with serving() as (process, said):
+        url = said.split()[3]
+        link = re.search(r"http://\S+/login/\S+", said)
+        assert link
+        assert link[0].startswith(f"{url}/login/once_")
+        assert str(store / "server.db") in said
+        assert "from this machine only" in said
+        with urllib.request.urlopen(f"{url}/healthz", timeout=PATIENCE) as answer:
+            assert answer.status == 200
+        status, cookie = pressed(link[0])
+        assert (status, "HttpOnly" in cookie) == (303, True)
+        assert pressed(link[0]) == (403, "")
+        # A browser that watches does not keep it from ending.
+        stream = urllib.request.urlopen(f"{url}/api/v1/stream", timeout=PATIENCE)
+        began = time.monotonic()
+        code, out, err = ended(process, signal.SIGTERM)
+        took = time.monotonic() - began
+        stream.close()
+        assert (code, out, err) == (0, "", "untildone: stopped; runs go on without the server\n")
+        assert took < PATIENCE / 3
+
+
+def test_tokens_of_the_command_work_while_it_runs_and_fail_at_once_when_revoked(say: Say) -> None:
+    with serving("--host", "0.0.0.0") as (process, said):
+        assert "everything needs a login or a token" in said
+        assert "untildone token create --scope operator" in said
+        url = said.split()[3]
+        created = say("token", "create", "--scope", "viewer")
+        secret, key_id = created.out.strip(), created.err.split()[2]
+
+        def status(token: str) -> int:
+            asked = urllib.request.Request(f"{url}/api/v1/runs", headers={"Authorization": f"Bearer {token}"})
+            try:
+                with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+                    return int(answer.status)
+            except urllib.error.HTTPError as refused:
+                return refused.code
+
+        assert status(secret) == 200
+        rotated = say("token", "rotate", key_id)
+        assert status(rotated.out.strip()) == 200
+        deadline = time.monotonic() + 5
+        while status(secret) != 401:
+            assert time.monotonic() < deadline
+        link = say("token", "login", "--address", url).out.strip()
+        assert pressed(link)[0] == 303
+        assert pressed(link)[0] == 403
+        code, out, err = ended(process, signal.SIGINT)
+        for hidden in (secret, rotated.out.strip(), link.rpartition("/")[2]):
+            assert hidden not in out + err
+        assert (code, err.count("\n")) == (0, 1)
+
+
+def test_the_environment_sets_everything(store: Path, tmp_path: Path) -> None:
+    env = {
+        "UNTILDONE_SERVE_DATABASE": f"sqlite:///{tmp_path / 'other.db'}",
+        "UNTILDONE_SERVE_HOST": "localhost",
+        "UNTILDONE_SERVE_NAMES": "a.example, B.example",
+        "UNTILDONE_SERVE_FOLDERS": str(tmp_path),
+        "UNTILDONE_SERVE_KEEP_DAYS": "7",
+        "UNTILDONE_SERVE_LOCAL": "no",
+    }
+    seen = tmp_path / "seen"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {seen}.new; cat "${{1#file://}}" >> {seen}.new; mv {seen}.new {seen}\n')
+    browser.chmod(0o755)
+    with serving("--open", BROWSER=str(browser), **env) as (process, said):
+        wait_for(seen)
+        arguments, _, page = seen.read_text().partition("\n")
+        # What a browser is started with, everybody on the machine can read.
+        assert "once_" not in arguments
+        assert "/login/once_" in page
+        assert str(tmp_path / "other.db") in said
+        assert "as a.example, b.example through a proxy" in said
+        url = said.split()[3]
+        asked = urllib.request.Request(f"{url}/api/v1/runs", headers={"Host": "b.example"})
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(asked, timeout=PATIENCE)
+        assert ended(process, signal.SIGHUP)[0] == 0
+        assert not Path(arguments.removeprefix("file://")).exists()
+    assert not (store / "server.db").exists()
+
+
+def test_a_port_that_is_taken_is_one_line(say: Say) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        said = say("serve", "--port", str(taken.getsockname()[1]))
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert "--port" in said.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--host", "no such host"),
+        ("--host", "203.0.113.7"),
+        ("--port", "70000"),
+        ("--name", "http://x"),
+        ("--name", "x:80"),
+        ("--folder", "/no/such/folder"),
+        ("--keep-days", "0"),
+        ("--keep-days", "nan"),
+        ("--database", "mysql://u:s3cret@h/d"),
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_work_is_one_line(say: Say, options: tuple[str, ...]) -> None:
+    said = say("serve", *options)
+    assert said.code in {1, 2}
+    assert (said.out, said.err.count("\n"), "s3cret" in said.err) == ("", 1, False)
+
+
+def test_a_password_in_the_arguments_is_warned_of_and_not_repeated(say: Say) -> None:
+    said = say("serve", "--database", "postgresql://me:s3cret@127.0.0.1:1/runs")
+    assert said.code == 1
+    assert "UNTILDONE_SERVE_DATABASE" in said.err
+    assert "s3cret" not in said.err
+
+
+def test_a_variable_that_sets_nothing_is_said(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNTILDONE_SERVE_PROT", "1")
+    monkeypatch.setenv("UNTILDONE_SERVE_PORT", "1")
+    assert "UNTILDONE_SERVE_PROT sets nothing" in say("serve", "--host", "203.0.113.7").err
+    assert "UNTILDONE_SERVE" not in say("config").err
+
+
+def test_an_agent_may_not_serve(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNTILDONE_RUN", "run1")
+    assert say("serve").code == 5
+
+
+def test_what_is_shown_of_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = shown_database("postgresql://me:s3cret@db.example:5432/runs?password=s3cret")
+    assert shown == "postgresql://db.example:5432/runs"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert database_url("sqlite:///~/x.db") == f"sqlite:///{tmp_path}/x.db"
+
+
+def test_the_block_says_what_binding_means() -> None:
+    def said(host: str, *, has_tokens: bool = False) -> str:
+        return block(
+            ServerSettings(database="sqlite:////x", host=host), "http://x", "http://x/login/y", has_tokens=has_tokens
+        )
+
+    assert "TLS" not in said("127.0.0.1")
+    assert "TLS" in said("0.0.0.0")
+    assert "token create" in said("10.0.0.1")
+    assert "token create" not in said("10.0.0.1", has_tokens=True)

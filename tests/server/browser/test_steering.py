@@ -1,0 +1,153 @@
+"""Orders from the browser: who may give them, what becomes of them, and what is said beside the button."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from server.browser import plays
+from server.browser.conftest import Room
+from server.browser.stage import Stage
+from untildone.core import events as ev
+
+
+@pytest.fixture
+def steered(room: Room, stage: Stage, request: pytest.FixtureRequest) -> tuple[Page, str]:
+    """The page of a run of its own, seen by an operator."""
+    run_id = request.node.name.replace("_", "-")[:60].strip("-")
+    stage.tell(run_id, plays.running(run_id, "steered"), sandbox="box")
+    page = room.page(operator=True)
+    page.goto(f"{stage.url}/runs/{run_id}")
+    expect(page.locator("#headline")).to_contain_text("Running: iteration 4")
+    return page, run_id
+
+
+def orders(stage: Stage, run_id: str) -> list[tuple[str, dict[str, Any]]]:
+    return [(order["kind"], order.get("data", {})) for order in stage.orders(run_id)]
+
+
+def test_viewers_see_what_they_cannot_do(room: Room, stage: Stage) -> None:
+    stage.tell("looked-at", plays.running("looked-at", "looked-at"))
+    page = room.page()
+    page.goto(f"{stage.url}/runs/looked-at")
+    for name in ("Message", "Pause", "Stop"):
+        expect(page.locator(".steering").get_by_role("button", name=name, exact=True)).to_be_disabled()
+    expect(page.locator("#answer")).to_contain_text("untildone token login")
+
+
+def test_a_message_by_keyboard(steered: tuple[Page, str], stage: Stage) -> None:
+    page, run_id = steered
+    page.keyboard.press("m")
+    page.locator("#message-text").fill("Use the <old> parser")
+    page.get_by_label("Urgent").check()
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#answer")).to_have_text("Sent: the agent is told at once.")
+    expect(page.locator("#message-dialog")).to_be_hidden()
+    assert orders(stage, run_id) == [
+        ("message", {"content": "Use the <old> parser", "message_type": "user_message", "urgent": True})
+    ]
+    expect(page.locator("#part-talk")).to_contain_text("on its way to the run")
+    taken = ev.MessageReceived(by="dashboard", content="Use the <old> parser", urgent=True, order=1)
+    stage.tell(run_id, [taken])
+    expect(page.locator("#part-talk .message").first).to_contain_text("waits for the next iteration")
+    stage.tell(run_id, [*plays.end(4), ev.IterationStarted(iteration_num=5, messages_shown=2)])
+    expect(page.locator("#part-talk .message").first).to_contain_text("the agent has seen it")
+
+
+def test_stop_asks_first(steered: tuple[Page, str], stage: Stage) -> None:
+    page, run_id = steered
+    page.keyboard.press("s")
+    expect(page.locator("#stop-dialog")).to_contain_text("Stop this run?")
+    page.keyboard.press("Escape")
+    assert orders(stage, run_id) == []
+    page.keyboard.press("s")
+    page.get_by_role("button", name="Stop now").click()
+    expect(page.locator("#answer")).to_contain_text("Asked to stop")
+    assert orders(stage, run_id) == [("stop", {"after_iteration": False})]
+
+
+def test_stop_after_the_iteration(steered: tuple[Page, str], stage: Stage) -> None:
+    page, run_id = steered
+    page.keyboard.press("s")
+    page.get_by_role("button", name="After this iteration").click()
+    expect(page.locator("#answer")).to_contain_text("stops after its running iteration")
+    assert orders(stage, run_id) == [("stop", {"after_iteration": True})]
+
+
+def test_pause_and_going_on_are_offered_when_they_make_sense(steered: tuple[Page, str], stage: Stage) -> None:
+    page, run_id = steered
+    buttons = page.locator(".steering")
+    expect(buttons.get_by_role("button", name="Go on")).to_be_hidden()
+    page.keyboard.press("p")
+    expect(page.locator("#answer")).to_contain_text("Asked to pause")
+    paused = ev.IterationFailed(
+        iteration_num=4, error="", error_type="paused", retry_allowed=True, cost_usd=0.0
+    )  # fmt: skip
+    stage.tell(run_id, [ev.PauseRequested(by="dashboard", order=1), paused])
+    expect(buttons.get_by_role("button", name="Go on")).to_be_visible()
+    expect(buttons.get_by_role("button", name="Pause")).to_be_hidden()
+    page.keyboard.press("p")
+    expect(page.locator("#answer")).to_contain_text("Asked to go on")
+    assert [kind for kind, _ in orders(stage, run_id)] == ["pause", "resume"]
+
+
+def test_only_limits_that_were_changed_are_sent(steered: tuple[Page, str], stage: Stage) -> None:
+    page, run_id = steered
+    page.get_by_role("button", name="Limits").click()
+    page.locator("#limit-max_cost_usd").fill("12.50")
+    page.locator("#limit-max_duration").fill("6h")
+    page.locator("#limit-max_runs").fill("")
+    page.get_by_role("button", name="Change").click()
+    expect(page.locator("#answer")).to_contain_text("the new limits hold")
+    assert orders(stage, run_id) == [("limits", {"max_runs": None, "max_cost_usd": 12.5, "max_duration": 21600.0})]
+
+
+def test_what_cannot_be_done_is_refused_beside_the_button(steered: tuple[Page, str], stage: Stage) -> None:
+    page, run_id = steered
+    page.get_by_role("button", name="Limits").click()
+    page.locator("#limit-max_cost_usd").fill("a lot")
+    page.get_by_role("button", name="Change").click()
+    expect(page.locator("#answer")).to_contain_text("'a lot' is not a value for max cost usd: write it like 12.50")
+    stage.tell(run_id, [ev.ContinuousCompleted(stop_reason="completion_signal")])
+    expect(page.locator(".steering").get_by_role("button", name="Message")).to_be_hidden()
+    assert orders(stage, run_id) == []
+
+
+def test_a_question_is_answered_with_a_quote(steered: tuple[Page, str], stage: Stage) -> None:
+    page, run_id = steered
+    stage.tell(run_id, [ev.QuestionAsked(iteration_num=4, question="Is Monday the first day?")])
+    asked = page.locator(".questions li", has_text="Is Monday the first day?")
+    asked.get_by_role("button", name="Answer").click()
+    page.keyboard.type("Yes.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#answer")).to_contain_text("Sent")
+    assert orders(stage, run_id)[0][1]["content"] == "> Is Monday the first day?\n\nYes."
+
+
+def test_what_is_being_typed_survives_news(steered: tuple[Page, str], stage: Stage) -> None:
+    page, run_id = steered
+    page.keyboard.press("m")
+    page.keyboard.type("half a mess")
+    stage.tell(run_id, plays.end(4))
+    expect(page.locator("#step-4")).to_contain_text("ended")
+    page.keyboard.type("age")
+    expect(page.locator("#message-text")).to_have_value("half a message")
+
+
+def test_a_session_that_ended_is_told_beside_the_button(steered: tuple[Page, str], stage: Stage, room: Room) -> None:
+    page, run_id = steered
+    page.context.clear_cookies()
+    page.keyboard.press("p")
+    expect(page.locator("#answer .said-bad")).to_contain_text("needs a token")
+    assert orders(stage, run_id) == []
+    room.complaints.clear()  # the browser's own word about the status
+
+
+def test_whoever_signs_out_only_looks(room: Room, stage: Stage) -> None:
+    stage.tell("left", plays.running("left", "left"))
+    page = room.page()
+    page.goto(stage.login_link())
+    page.get_by_role("button", name="Log in").click()
+    expect(page.locator(".who")).to_have_text("operator")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.locator(".who")).to_have_text("viewer")

@@ -1,0 +1,247 @@
+"""Databases and processes that die in the middle."""
+
+import asyncio
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from server.events_kit import BOX, many
+from server.postgres_kit import PostgresServer
+from untildone.errors import ServeError
+from untildone.server.archive.opening import open_archive
+from untildone.server.archive.port import MISSED, Archive, EventFilter, RunFilter
+
+pytestmark = pytest.mark.anyio
+
+_SENDER = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[2])
+from server.events_kit import BOX, many
+from untildone.server.archive.opening import open_archive
+
+async def main():
+    archive = await open_archive(sys.argv[1])
+    first = 1
+    while True:
+        receipt = await archive.events.receive(BOX, "run", many(first, first + 99), now=1.0)
+        print(receipt.last_seq, flush=True)
+        first += 100
+
+asyncio.run(main())
+"""
+
+
+async def test_what_was_acknowledged_survives_a_kill(archive_url: str) -> None:
+    tests = str(Path(__file__).parent.parent)
+    sender = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _SENDER, archive_url, tests, stdout=asyncio.subprocess.PIPE
+    )
+    assert sender.stdout is not None
+    acknowledged = 0
+    async with asyncio.timeout(60):
+        while acknowledged < 3000:
+            acknowledged = int(await sender.stdout.readline())
+        sender.kill()
+        rest = await sender.stdout.read()
+        await sender.wait()
+    # A line that was cut off was not told to anybody.
+    acknowledged = int((rest.decode().rpartition("\n")[0].splitlines() or [str(acknowledged)])[-1])
+    archive = await open_archive(archive_url)
+    entry = await archive.runs.entry("run")
+    assert entry is not None
+    assert entry.last_seq >= acknowledged
+    kept, after = [], 0
+    while page := await archive.events.read("run", EventFilter(after=after, limit=5000)):
+        kept += page
+        after = page[-1].seq
+    assert kept == many(1, entry.last_seq)
+    await archive.close()
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[PostgresServer]:
+    with tempfile.TemporaryDirectory(prefix="untildone-pg-") as folder:
+        server = PostgresServer(Path(folder))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop(signal.SIGQUIT)
+
+
+@pytest.fixture
+async def opened(mortal: PostgresServer, request: pytest.FixtureRequest) -> AsyncIterator[Archive]:
+    archive = await open_archive(mortal.new_database(request.node.name))
+    yield archive
+    await archive.close()
+
+
+async def test_a_database_that_crashes_and_comes_back_loses_nothing(mortal: PostgresServer, opened: Archive) -> None:
+    acknowledged = 0
+    down = asyncio.Event()
+    said: set[str] = set()
+
+    async def send() -> None:
+        nonlocal acknowledged
+        while acknowledged < 5000:
+            try:
+                batch = many(acknowledged + 1, acknowledged + 100)
+                acknowledged = (await opened.events.receive(BOX, "run", batch, now=1.0)).last_seq
+            except ServeError as trouble:
+                said.add(str(trouble).partition(":")[0])
+                down.set()
+                await asyncio.sleep(0.05)
+
+    async with asyncio.timeout(60):
+        sending = asyncio.create_task(send())
+        while acknowledged < 500:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(mortal.stop, signal.SIGQUIT)
+        await down.wait()
+        with pytest.raises(ServeError, match="does not answer"):
+            await opened.runs.entries(RunFilter())
+        with pytest.raises(ServeError, match="does not answer"):
+            await opened.orders.give("run", "stop", {}, by="me", now=1.0)
+        await asyncio.to_thread(mortal.start)
+        await sending
+    assert said == {"the database does not answer"}
+    assert await opened.events.read("run", EventFilter(after=0, limit=5000)) == many(1, 5000)
+
+
+class Cable:
+    """Between a client and a server: when cut, nothing comes through, and nobody is told."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._whole = asyncio.Event()
+        self._whole.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def open(self) -> int:
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    def cut(self) -> None:
+        self._whole.clear()
+
+    def mend(self) -> None:
+        self._whole.set()
+
+    async def close(self) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.close()
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._whole.wait()
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers += [writer, far_writer]
+        for one, other in ((reader, far_writer), (far_reader, writer)):
+            self._tasks.add(asyncio.create_task(self._carry(one, other)))
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            await self._whole.wait()
+            writer.write(data)
+        writer.close()
+
+
+async def test_a_database_that_falls_silent_holds_nobody_up(
+    postgres: PostgresServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("untildone.server.archive.postgres.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("untildone.server.archive.postgres.COMMAND_SECONDS", 0.5)
+    cable = Cable(postgres.port)
+    url = postgres_url.replace(f":{postgres.port}/", f":{await cable.open()}/")
+    archive = await open_archive(url)
+    await archive.events.receive(BOX, "run", many(1, 3), now=1.0)
+    cable.cut()
+    async with asyncio.timeout(20):
+        tries = [archive.events.receive(BOX, "run", many(4, 6), now=1.0) for _ in range(3)]
+        looks = [archive.runs.entries(RunFilter()) for _ in range(3)]
+        answers = await asyncio.gather(*tries, *looks, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {ServeError}
+    cable.mend()
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await archive.events.receive(BOX, "run", many(4, 6), now=1.0)
+                break
+            except ServeError:
+                await asyncio.sleep(0.05)
+    assert await archive.events.read("run", EventFilter(after=0)) == many(1, 6)
+    await archive.close()
+    await cable.close()
+
+
+async def test_servers_on_one_database_hear_each_other_and_not_themselves(postgres_url: str) -> None:
+    one, two = await open_archive(postgres_url), await open_archive(postgres_url)
+    for number in range(50):
+        await one.announce(f"e:run:{number}")
+    await two.announce("c:run é")
+    async with asyncio.timeout(10):
+        assert [await two.heard() for _ in range(50)] == [f"e:run:{number}" for number in range(50)]
+        assert await one.heard() == "c:run é"
+    await one.announce("x" * 9000)
+    async with asyncio.timeout(10):
+        assert await two.heard() == MISSED
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await one.heard()
+    await one.close()
+    await two.close()
+
+
+async def test_who_was_cut_off_is_told_that_something_may_be_missing(mortal: PostgresServer, opened: Archive) -> None:
+    await asyncio.to_thread(mortal.stop)
+    await opened.announce("said into the void")
+    await asyncio.to_thread(mortal.start)
+    async with asyncio.timeout(20):
+        assert await opened.heard() == MISSED
+        other = await open_archive(f"{mortal.url}/{'test_who_was_cut_off_is_told_that_something_may_be_missing'}")
+        while (topic := await _soon(opened)) is None:
+            await other.announce("hello")
+    assert topic == "hello"
+    await other.close()
+
+
+async def _soon(archive: Archive) -> str | None:
+    try:
+        async with asyncio.timeout(0.2):
+            return await archive.heard()
+    except TimeoutError:
+        return None
+
+
+async def test_nobody_else_can_speak_on_a_file(tmp_path: Path) -> None:
+    archive = await open_archive(f"sqlite:///{tmp_path / 'server.db'}")
+    await archive.announce("c:run")
+    assert await _soon(archive) is None
+    await archive.close()
+
+
+async def test_a_file_somebody_holds_is_one_line_and_works_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    monkeypatch.setattr("untildone.server.archive.sqlite_intake.BUSY_SECONDS", 0.05)
+    path = tmp_path / "server.db"
+    archive = await open_archive(f"sqlite:///{path}")
+    thief = sqlite3.connect(path, isolation_level=None)
+    thief.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(ServeError, match=r"does not answer: .*locked"):
+        await archive.events.receive(BOX, "run", many(1, 3), now=1.0)
+    thief.execute("ROLLBACK")
+    thief.close()
+    assert (await archive.events.receive(BOX, "run", many(1, 3), now=1.0)).stored == 3
+    await archive.close()

@@ -1,0 +1,93 @@
+"""Nobody holds the server by being slow, by being large, or by being many."""
+
+import select
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from server.door_kit import Served, served, trickled
+from untildone.server import connections
+
+HOST = b"Host: 127.0.0.1\r\n"
+JSON = b"Content-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One that looks ten times as often."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "SWEEP_EVERY", 0.1)
+        with served(tmp_path_factory.mktemp("server")) as one:
+            yield one
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose patience is short."""
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "STUCK_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "LINGER_SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"GET / HTTP/1.1\r\nX-A: ", b"\r\n", b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n\r\n"],
+    ids=["nothing", "half a header", "blank lines", "blank lines after a request"],
+)
+def test_headers_that_never_end_are_cut_off(server: Served, begun: bytes) -> None:
+    byte = b"\r\n" if begun.endswith(b"\r\n") or not begun else b"a"
+    with server.socket() as line:
+        line.sendall(begun)
+        assert trickled(line, byte).startswith(b"HTTP/1.1 200" if b"healthz" in begun else b"")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [b"X-A: " + b"a" * 100_000, b"".join(b"X-%d: a\r\n" % n for n in range(300)), b"Cookie: " + b"a=b; " * 10_000],
+    ids=["one large", "many", "cookies"],
+)
+def test_huge_headers_are_refused(server: Served, headers: bytes) -> None:
+    said = b"GET /healthz HTTP/1.1\r\n" + HOST + headers + b"\r\n\r\n"
+    with server.socket() as line:
+        line.sendall(said)
+        assert line.recv(65536).startswith(b"HTTP/1.1 431")
+
+
+def test_a_header_without_an_end_is_refused_before_it_fills_the_memory(server: Served) -> None:
+    with server.socket() as line:
+        line.sendall(b"GET /" + b"a" * 40_000)
+        assert line.recv(65536).startswith(b"HTTP/1.1 431")
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_client_that_does_not_read_is_dropped(server: Served) -> None:
+    with socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        line.settimeout(20)
+        line.connect(("127.0.0.1", server.port))
+        asked = b"GET /api/openapi.json HTTP/1.1\r\n" + HOST + b"\r\n"
+        line.sendall(asked * 200)
+        # Reading would be taking; the system tells of a cut line without it.
+        watch = select.poll()
+        watch.register(line, 0)
+        assert [what & (select.POLLHUP | select.POLLERR) > 0 for _, what in watch.poll(20_000)] == [True]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_what_nobody_wants_is_not_taken_for_ever(server: Served) -> None:
+    said = b"POST /api/v1/sandboxes/box/events HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: 99999999999\r\n\r\n"
+    with server.socket() as line:
+        line.sendall(said)
+        assert trickled(line, b" ").startswith(b"HTTP/1.1 413")
+
+
+def test_there_are_only_so_many_connections(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 20)
+    crowd = [server.socket() for _ in range(30)]
+    try:
+        assert crowd[-1].recv(1000).startswith(b"HTTP/1.1 503")
+    finally:
+        for line in crowd:
+            line.close()

@@ -1,0 +1,139 @@
+"""A real browser that is logged in here, and a page of somebody else that tries everything a page can."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, sync_playwright
+
+from server.door_kit import Served, served
+from untildone.server.archive.port import EventFilter, published_run
+
+PATIENCE = 20_000
+ATTACK = """<!doctype html><title>trying</title><body><script>
+const there = "http://127.0.0.1:PORT", tried = {};
+const event = JSON.stringify({event_type: "agent.started", event_data: {by: "evil"}, source: "agent"});
+const ask = (name, path, options) => fetch(there + path, {credentials: "include", ...options})
+  .then(async (answer) => { tried[name] = answer.type === "opaque" ? "opaque" : await answer.text(); })
+  .catch((error) => { tried[name] = "refused"; });
+const stream = new Promise((done) => {
+  const source = new EventSource(there + "/api/v1/stream", {withCredentials: true});
+  source.onopen = () => { tried.stream = "open"; source.close(); done(); };
+  source.onerror = () => { tried.stream = "refused"; source.close(); done(); };
+});
+const image = new Promise((done) => {
+  const img = new Image();
+  img.onload = img.onerror = done;
+  img.src = there + "/api/v1/sandboxes/victim/messages?image";
+});
+const framed = document.createElement("iframe");
+framed.src = there + "/";
+document.body.append(framed);
+const form = document.createElement("form");
+form.method = "post"; form.action = there + "/logout"; form.target = "away";
+const away = document.createElement("iframe"); away.name = "away";
+document.body.append(away, form);
+form.submit();
+Promise.all([
+  ask("plain", "/api/v1/sandboxes/victim/events", {method: "POST", mode: "no-cors", body: event}),
+  ask("json", "/api/v1/sandboxes/victim/events",
+      {method: "POST", body: event, headers: {"Content-Type": "application/json"}}),
+  ask("read", "/api/v1/runs", {}),
+  ask("page", "/", {}),
+  ask("messages", "/api/v1/sandboxes/victim/messages", {mode: "no-cors"}),
+  ask("steer", "/api/v1/sandboxes/victim/messages",
+      {method: "POST", mode: "no-cors", body: JSON.stringify({content: "evil"})}),
+  stream, image,
+]).then(() => setTimeout(() => { document.title = JSON.stringify(tried); }, 500));
+</script>"""
+
+
+@contextmanager
+def page_of_somebody_else(port: int) -> Iterator[int]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(ATTACK.replace("PORT", str(port)).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("server")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def browser(server: Served) -> Iterator[BrowserContext]:
+    """A browser in which every name of this sort leads here, as the owner of the name can make it."""
+    rules = "--host-resolver-rules=MAP *.evil.example 127.0.0.1"
+    with sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", rules])
+        context = chromium.new_context()
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{server.port}/login/{server.run(make_link(server))}")
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_url(f"http://127.0.0.1:{server.port}/")
+        page.close()
+        yield context
+        chromium.close()
+
+
+async def make_link(server: Served) -> str:
+    return server.door.links.make()
+
+
+def is_logged_in(page: Page, server: Served) -> bool:
+    page.goto(f"http://127.0.0.1:{server.port}/")
+    return page.locator(".who").inner_text() == "operator"
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "www.evil.example"])
+def test_a_page_of_somebody_else_gets_nothing_done(server: Served, browser: BrowserContext, name: str) -> None:
+    server.run(server.archive.orders.put("victim", "for the worker alone", "user_message", now=1.0))
+    page = browser.new_page()
+    assert is_logged_in(page, server)
+    with page_of_somebody_else(server.port) as port:
+        # On this machine another port is the same site: cookies travel, so that only the origin tells it apart.
+        page.goto(f"http://{name}:{port}/")
+        page.wait_for_function("document.title.startsWith('{')", timeout=PATIENCE)
+        tried = json.loads(page.title())
+    assert set(tried) == {"plain", "json", "read", "page", "messages", "steer", "stream"}
+    assert {tried[name] for name in ("json", "read", "page", "stream")} == {"refused"}
+    assert server.run(server.archive.events.read(published_run("victim"), EventFilter())) == []
+    kept = server.run(server.archive.orders.take("victim"))
+    assert [message.content for message in kept] == ["for the worker alone"]
+    assert is_logged_in(page, server)
+    page.close()
+
+
+def test_a_name_that_is_pointed_here_leads_nowhere(server: Served, browser: BrowserContext) -> None:
+    page = browser.new_page()
+    answer = page.goto(f"http://rebound.evil.example:{server.port}/api/v1/runs")
+    assert answer is not None
+    assert answer.status == 421
+    page.close()
+
+
+def test_the_dashboard_breaks_no_rule_of_its_own_policy(server: Served, browser: BrowserContext) -> None:
+    page = browser.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
+    assert is_logged_in(page, server)
+    page.goto(f"http://127.0.0.1:{server.port}/login/once_x")
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_text("does not work any more").wait_for(timeout=PATIENCE)
+    assert [line for line in said if "Content Security Policy" in line] == []
+    page.close()

@@ -1,0 +1,110 @@
+"""The keyring in front of a real database: quick, and never wrong for long."""
+
+import pytest
+
+from untildone.engine.clock import SystemClock
+from untildone.server.archive.port import Archive
+from untildone.server.keys import (
+    TRUSTED_FOR,
+    Keyring,
+    csrf_of,
+    hash_of,
+    is_sandbox_id,
+    link_key,
+    new_link,
+    new_secret,
+    new_token,
+    session_key,
+    token_key,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+class Ticks:
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+async def test_a_key_opens_what_it_was_made_for_and_nothing_else(archive: Archive) -> None:
+    keyring, now = Keyring(archive.keys, SystemClock()), SystemClock().now()
+    token, session, link = new_token(), new_secret(), new_link()
+    made = token_key("operator", sandbox_id=None, label="laptop", lasts=None, now=now)
+    await archive.keys.add(made, hash_of(token))
+    await archive.keys.add(session_key("operator", label="", parent_id=made.key_id, now=now), hash_of(session))
+    await archive.keys.add(link_key("operator", label="", now=now), hash_of(link))
+    found = {
+        secret: (await keyring.token(hash_of(secret)) is not None, await keyring.session(hash_of(secret)) is not None)
+        for secret in (token, session, link, hash_of(token), "")
+    }
+    assert list(found.values()) == [(True, False), (False, True), (False, False), (False, False), (False, False)]
+
+
+async def test_what_is_revoked_fails_a_moment_later_with_all_that_came_from_it(archive: Archive) -> None:
+    ticks = Ticks()
+    keyring, now = Keyring(archive.keys, SystemClock(), ticks=ticks), SystemClock().now()
+    token, session = new_token(), new_secret()
+    made = token_key("viewer", sandbox_id=None, label="", lasts=None, now=now)
+    await archive.keys.add(made, hash_of(token))
+    await archive.keys.add(session_key("viewer", label="", parent_id=made.key_id, now=now), hash_of(session))
+    assert await keyring.opens(hash_of(token))
+    assert await keyring.opens(hash_of(session))
+    assert await archive.keys.revoke(made.key_id)
+    ticks.at += TRUSTED_FOR + 0.01
+    assert not await keyring.opens(hash_of(token))
+    assert not await keyring.opens(hash_of(session))
+    assert keyring.knows(hash_of(token)) is None
+
+
+async def test_a_token_runs_out_also_while_it_is_trusted(archive: Archive) -> None:
+    class Clock(SystemClock):
+        later = 0.0
+
+        def now(self) -> float:
+            return super().now() + self.later
+
+    clock = Clock()
+    keyring, token = Keyring(archive.keys, clock, ticks=Ticks()), new_token()
+    made = token_key("viewer", sandbox_id=None, label="", lasts=60, now=clock.now())
+    await archive.keys.add(made, hash_of(token))
+    assert await keyring.token(hash_of(token))
+    clock.later = 61
+    assert await keyring.token(hash_of(token)) is None
+
+
+async def test_a_sandbox_is_guarded_from_its_first_token_on(archive: Archive) -> None:
+    ticks = Ticks()
+    keyring, now = Keyring(archive.keys, SystemClock(), ticks=ticks), SystemClock().now()
+    assert not await keyring.guarded("box")
+    made = token_key("worker", sandbox_id="box", label="", lasts=None, now=now)
+    await archive.keys.add(made, hash_of(new_token()))
+    ticks.at += TRUSTED_FOR + 0.01
+    assert await keyring.guarded("box")
+    assert not await keyring.guarded("Box")
+
+
+async def test_secrets_are_long_and_never_the_same() -> None:
+    made = {make() for make in (new_token, new_link, new_secret) for _ in range(100)}
+    assert len(made) == 300
+    assert min(map(len, made)) >= 43
+    assert csrf_of("a") != csrf_of("b")
+    assert csrf_of("a") != hash_of("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("box-7", True),
+        ("a" * 100, True),
+        ("a" * 101, False),
+        ("", False),
+        ("a/b", False),
+        ("..", False),
+        ("a\n", False),
+    ],
+)
+async def test_names_of_sandboxes(text: str, *, expected: bool) -> None:
+    assert is_sandbox_id(text) is expected

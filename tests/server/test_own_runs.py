@@ -1,0 +1,75 @@
+"""A real run of this machine (real git, real store, a scripted agent), seen and steered by the server beside it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.rig import Rig, counting, idle
+from untildone.agents.scripted import Step
+from untildone.core.codec import encode
+from untildone.core.policy import Policy
+from untildone.server.archive.port import EventFilter, RunEntry
+from untildone.server.context import Context, ServerSettings
+from untildone.server.projecting import seen
+from untildone.serving import open_server
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 20.0
+
+
+async def shown(context: Context, run_id: str, holds: Callable[[RunEntry], bool]) -> RunEntry:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            entry = await context.archive.runs.entry(run_id)
+            if entry is not None and holds(entry):
+                return entry
+            await asyncio.sleep(0.02)
+
+
+async def test_a_run_is_seen_told_something_and_stopped(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    settings = ServerSettings(database=f"sqlite:///{tmp_path / 'server.db'}")
+    steps = [Step(outcome=counting(rig.repo / "a.txt"), delay=0.1)] * 200 + [idle()]
+    async with open_server(settings, tmp_path / "state", clock=rig.clock) as server:
+        context = server.context
+        run = asyncio.create_task(rig.run(steps, Policy(max_runs=100)))
+        entry = await shown(context, rig.run_id, lambda entry: entry.projection.attempts >= 2)
+        assert (entry.origin, entry.projection.name, entry.projection.status) == ("local", "it", "running")
+        assert entry.projection.folder == str(rig.repo)
+        assert seen(entry, rig.clock.now()).alive
+        said = await context.steering.give(rig.run_id, "message", {"content": "mind the moat"}, by="alex")
+        assert said.number == 0
+        after = entry.projection.attempts + 2
+        await shown(context, rig.run_id, lambda entry: entry.projection.attempts >= after)
+        began = asyncio.get_running_loop().time()
+        await context.steering.give(rig.run_id, "stop", {}, by="alex")
+        state, agent = await run
+        stopped = await shown(context, rig.run_id, lambda entry: entry.projection.status == "suspended")
+        assert asyncio.get_running_loop().time() - began < 5
+    assert stopped.projection.why.startswith("Stopped by dashboard (alex); go on with `untildone resume it`")
+    assert any("mind the moat" in order.prompt for order in agent.orders)
+    assert stopped.projection.attempts == state.attempts
+    assert stopped.projection.cost_usd == pytest.approx(state.served_usd)
+    assert not seen(stopped, rig.clock.now()).alive
+
+
+async def test_a_server_that_comes_and_goes_has_each_event_once(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    settings = ServerSettings(database=f"sqlite:///{tmp_path / 'server.db'}")
+    run = asyncio.create_task(rig.run([Step(outcome=counting(rig.repo / "a.txt"), delay=0.02)] * 200))
+    for _ in range(4):
+        async with open_server(settings, tmp_path / "state", clock=rig.clock):
+            await asyncio.sleep(0.3)
+    state, _ = await run
+    async with open_server(settings, tmp_path / "state", clock=rig.clock) as server:
+        entry = await shown(server.context, rig.run_id, lambda entry: entry.projection.folded_seq == state.last_seq)
+        rows = await server.context.archive.runs.iterations(rig.run_id)
+        copies = await server.context.archive.events.read(rig.run_id, EventFilter(after=0, limit=10_000))
+    ours = [(record.seq, encode(record.event).decode()) for record in await rig.log.read(rig.run_id, trace=True)]
+    assert [(event.seq, event.data) for event in copies] == ours
+    assert entry.projection.status == "suspended"
+    assert len(rows) == state.attempts
+    assert sum(row.cost_usd for row in rows) == pytest.approx(state.served_usd)

@@ -1,0 +1,76 @@
+"""Which values of an environment, and of `.env` files, are worth hiding."""
+
+from pathlib import Path
+
+import pytest
+
+from untildone.uplink import known_secrets as subject
+from untildone.uplink.known_secrets import KnownSecrets, env_pairs, is_secret, secrets_of
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("A=1\nB = two\n", [("A", "1"), ("B", "two")]),
+        ("export A='x y'\n", [("A", "x y")]),
+        ('A="x \\"y\\" z" # why\n', [("A", 'x "y" z')]),
+        ("# A=1\n\n  # B=2\nC=3 # three\n", [("C", "3")]),
+        ('KEY="line 1\nline 2"\nB=2\n', [("KEY", "line 1\nline 2"), ("B", "2")]),
+        ('KEY="never closed\nB=2', [("KEY", "never closed\nB=2")]),
+        ("A=\nB\n=3\n1X=4\n", [("A", "")]),
+        ("A=x#y\n", [("A", "x#y")]),
+        ("DB: postgres\n", [("DB", "postgres")]),
+        ("A=`x`\r\nB=2\r\n", [("A", "x"), ("B", "2")]),
+    ],
+)
+def test_an_env_file_is_read_as_programs_do(text: str, pairs: list[tuple[str, str]]) -> None:
+    assert list(env_pairs(text)) == pairs
+
+
+@pytest.mark.parametrize("value", ["hunter22", "p@ssw0", "Blue-Horse-Rain-41", "x" * 12, "a/b+c9d8e7f6", "12345678"])
+def test_these_are_secrets_under_a_telling_name(value: str) -> None:
+    assert is_secret(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "abc", "true", "False", "4096", "1.22.333", "postgres", "changeme", "/run/secrets/key", "~/.ssh/id_rsa",
+     "./certs/server.pem", "https://login.test/oauth/token", "none"],
+)  # fmt: skip
+def test_these_are_not(value: str) -> None:
+    assert not is_secret(value)
+
+
+def test_a_password_in_an_address_is_one_whatever_its_name() -> None:
+    found = secrets_of(
+        [("PLACE", "amqp://me:s3cr%40t-9@mq.test/x"), ("OTHER", "http://[broken"), ("T", "http://a:b@c")]
+    )
+    assert found == {"s3cr@t-9": "PLACE"}
+
+
+def test_the_bounds_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "MOST_FILES", 3)
+    monkeypatch.setattr(subject, "MOST_VALUES", 5)
+    for n in range(9):
+        lines = "".join(f"KEY_{n}_{m}=value-{n}-{m}-x9\n" for m in range(9))
+        (tmp_path / f".env.{n}").write_text(lines)
+    assert len(KnownSecrets({}, str(tmp_path), now=lambda: 0.0)()) <= 5
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / ".env").write_bytes(b"A_KEY=" + b"x" * 1_000_000)
+    KnownSecrets({}, str(tmp_path / "big"), now=lambda: 0.0)()
+
+
+def test_nothing_is_read_anew_while_nothing_changed(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A_KEY=value-1-x9\n")
+    now = [0.0]
+    known = KnownSecrets({}, str(tmp_path), now=lambda: now[0])
+    first = known()
+    now[0] = 100.0
+    assert known() is first
+    assert known() == {"value-1-x9": "A_KEY"}
+
+
+def test_a_folder_that_is_gone_is_no_reason_to_fail(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("link")
+    assert KnownSecrets({}, str(tmp_path / "none"), now=lambda: 0.0)() == {}
+    assert KnownSecrets({}, str(tmp_path / "link"), now=lambda: 0.0)() == {}
