@@ -25,7 +25,7 @@ _SAID = "The agent reads the file, thinks about it, and goes on with the next pa
 
 def measure(*, quick: bool) -> Result:
     """Both servers in turns, on both databases."""
-    rounds = 3 if quick else 7
+    rounds = 5 if quick else 9
     figures = []
     with ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="untildone-bench-")))

@@ -8,12 +8,16 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
-from typing import get_args
+from types import ModuleType, SimpleNamespace
+from typing import Any, get_args
 
 import click
+from fastapi.routing import APIRoute
 
 import untildone
+from untildone.cli import serving
 from untildone.cli.documentation import field_docs, meaning
 from untildone.cli.looping import loop
 from untildone.core import events, faults, guard_rules, guard_settings, secrets, trace, worker_table
@@ -22,6 +26,8 @@ from untildone.core.settings import GROUPS, PROFILES, SETTINGS, Setting, as_type
 from untildone.core.settings_delivery import OLDER_FLAGS
 from untildone.core.stopping import ENDINGS, EXITS, Reason
 from untildone.hook import templates
+from untildone.server import access, app, parcels_api, sandboxes
+from untildone.server.metrics import Metrics
 
 DOCS = Path(__file__).resolve().parent
 PLUGIN = Path(untildone.__file__).parent / "plugin"
@@ -245,6 +251,94 @@ def worker_tables() -> str:
     return "\n\n".join(parts)
 
 
+@cache
+def described_api() -> dict[str, Any]:
+    """The OpenAPI description. Nobody is asked anything, so there is no database behind it."""
+    nowhere: Any = SimpleNamespace(archive=SimpleNamespace(keys=None), clock=None)
+    return app.make_app(nowhere).openapi()
+
+
+def needed_scopes() -> dict[tuple[str, str], str]:
+    """What a token must allow, by method and path: the route's own dependencies say so."""
+    modules = [part for part in vars(app).values() if isinstance(part, ModuleType) and hasattr(part, "router")]
+    routes = [route for module in modules for route in module.router.routes if isinstance(route, APIRoute)]
+    by_guard = {getattr(access, scope): scope for scope in get_args(access.Scope)}
+    # A worker as well, but being on the machine is not enough.
+    by_guard[parcels_api.reader] = "worker"
+    found = {}
+    for route in routes:
+        asked = [by_guard[one.call] for one in route.dependant.dependencies if one.call in by_guard]
+        # This one comes a thousand times a second, and asks by itself.
+        asked += ["worker"] if route.endpoint is sandboxes.post_events else []
+        found |= {(method.lower(), route.path_format): asked[0] if asked else "" for method in route.methods}
+    return found
+
+
+def routes_table() -> str:
+    """Every route of the API."""
+    scopes = needed_scopes()
+    rows = []
+    for path, operations in described_api()["paths"].items():
+        for method, operation in operations.items():
+            named = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
+            scope = scopes[method, path]
+            rows.append(
+                (
+                    f"`{method.upper()} {path}`",
+                    f"`{scope}`" if scope else "none",
+                    operation["description"],
+                    code(named),
+                )
+            )
+    return table(["route", "token", "what", "parameters"], rows)
+
+
+def orders_table() -> str:
+    """What can be asked of a run."""
+    body = described_api()["paths"]["/api/v1/runs/{run_id}/orders"]["post"]["requestBody"]
+    rows = []
+    for one in body["content"]["application/json"]["schema"]["oneOf"]:
+        order = described_api()["components"]["schemas"][one["$ref"].rpartition("/")[2]]
+        kind = order["properties"]["kind"]
+        taken = [name for name in order["properties"] if name != "kind"]
+        rows.append((code(kind.get("enum") or [kind["const"]]), code(taken), order["description"]))
+    return table(["`kind`", "fields", "what"], rows)
+
+
+def refusals_table() -> str:
+    """Every status that is no success."""
+    answers = (
+        answer
+        for operations in described_api()["paths"].values()
+        for operation in operations.values()
+        for answer in operation["responses"].items()
+    )
+    said = {status: answer["description"] for status, answer in answers if status >= "400"}
+    return table(["status", "what"], ((f"`{status}`", said[status]) for status in sorted(said)))
+
+
+def metrics_table() -> str:
+    """Every number that Prometheus is told."""
+    rows = []
+    for metric in Metrics().registry.collect():
+        # Without a status there is no sample of a counter by status: the name of a counter ends the same all the time.
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        rows.append((f"`{name}`", metric.type, metric.documentation))
+    return table(["metric", "type", "what"], rows)
+
+
+def serve_options_table() -> str:
+    """The options of `untildone serve`, and their variables."""
+    rows = []
+    for option in serving.serve.params:
+        assert isinstance(option, click.Option)
+        assert option.name is not None
+        variable = option.name.upper()
+        known = [f"{serving.PREFIX}{variable}"] if variable in serving.VARIABLES else []
+        rows.append((code([*option.opts, *option.secondary_opts]), code(known), option.help or ""))
+    return table(["option", "variable", "meaning"], rows)
+
+
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("settings.md", settings_tables),
     "profiles": ("settings.md", profiles_table),
@@ -262,6 +356,11 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "loop templates": ("plugin.md", loop_templates_table),
     "hooks": ("plugin.md", hooks_table),
     "worker variables": ("worker.md", worker_tables),
+    "serve options": ("server.md", serve_options_table),
+    "routes": ("api.md", routes_table),
+    "orders": ("api.md", orders_table),
+    "refusals": ("api.md", refusals_table),
+    "metrics": ("api.md", metrics_table),
 }
 
 

@@ -49,6 +49,8 @@ def test_drift_is_found(tmp_path: Path) -> None:
         "guard.md",
         "plugin.md",
         "worker.md",
+        "server.md",
+        "api.md",
     ):
         (copy / file).write_text(page(file).replace("`max_runs`", "`max_walks`"), encoding="utf-8")
     check = subprocess.run(

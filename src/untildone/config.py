@@ -1,6 +1,5 @@
 """Where each value comes from: command line, environment, project file, user file, profile, default. First one wins."""
 
-import difflib
 import hashlib
 import os.path
 import re
@@ -17,7 +16,9 @@ from untildone.core.coherence import coherent, forge_repository
 from untildone.core.contract import Contract
 from untildone.core.durations import next_clock
 from untildone.core.limits import has_finite_limit
+from untildone.core.near_names import nearest
 from untildone.core.policy import AgentOptions, Landing, Policy, Review, RunSpec, Tending
+from untildone.core.printable import one_line
 from untildone.core.settings import BY_NAME, HOMES, PROFILES, SETTINGS, Home, Setting
 from untildone.errors import ConfigError, UsageError
 
@@ -102,7 +103,7 @@ def resolve(
     return Resolved(
         values={name: value for name, (value, _) in settled.items()},
         origins={name: origin for name, (_, origin) in settled.items()},
-        notices=(*_notices(layers), *_misspelt(env)),
+        notices=(*_notices(layers), *misspelt(env)),
     )
 
 
@@ -313,14 +314,14 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Given]:
     return given
 
 
-def _misspelt(env: Mapping[str, str]) -> Iterable[str]:
-    """A variable that looks like a setting and is none would be believed to work."""
+def misspelt(env: Mapping[str, str]) -> Iterable[str]:
+    """A line for each variable that looks like a setting and is none: it would be believed to work."""
     known = {name for setting in SETTINGS for name in setting.env} | {OPERATOR_MARK, CHECK_MARK, SERVER_TOKEN}
     for name in sorted(env):
         if name.startswith(_PREFIX) and not name.startswith(SERVE_PREFIX) and name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-            hint = f"did you mean {near[0]}?" if near else "`untildone config` lists all settings"
-            yield f"the environment variable {name} is no setting: {hint}"
+            near = nearest(name, known)
+            hint = f"did you mean {near}?" if near else "`untildone config` lists all settings"
+            yield f"the environment variable {one_line(name, 100)} is no setting: {hint}"
 
 
 # --- values --------------------------------------------------------------------------------------

@@ -137,12 +137,14 @@ class UplinkDown(UplinkError):
 
 
 class UplinkRefused(UplinkError):
-    """The server understood and refuses: the same will not work later."""
+    """The server understood and refuses: somebody has to mend something first."""
 
     exit_code = 2
 
-    def __init__(self, message: str, *, taken: bool = False) -> None:
+    def __init__(self, message: str, *, taken: bool = False, too_large: bool = False) -> None:
         super().__init__(message)
+        self.too_large = too_large
+        """Less at a time may be taken."""
         self.taken = taken
         """Another machine has taken the run over."""
 
@@ -154,10 +156,12 @@ class ServeError(UntildoneError):
 class SenderRefused(ServeError):
     """Events are not kept: the run is another sandbox's, or a later driver took it over."""
 
-    def __init__(self, message: str, *, taken: bool = False) -> None:
+    def __init__(self, message: str, *, taken: bool = False, last_seq: int | None = None) -> None:
         super().__init__(message)
         self.taken = taken
         """A later driver has the run: whoever sends this must stop driving it."""
+        self.last_seq = last_seq
+        """The events do not go on where the copy ends, which is here: send what comes after this."""
 
 
 class NotTheOperator(UntildoneError):

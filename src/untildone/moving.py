@@ -10,17 +10,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from untildone.agents.session_files import install_session, pack_session, session_stamp
+from untildone.agents.session_files import check_session, install_session, pack_session, session_stamp
 from untildone.core.changed import settings_changed
 from untildone.core.events import Event, Record, ResetRequested, RunMoved
 from untildone.core.fold import fold
-from untildone.core.moving import brought_along, moved_spec, sessions_of, unknown_here
+from untildone.core.moving import (
+    brought_along,
+    may_be_notes,
+    moved_spec,
+    outside,
+    sessions_of,
+    stays_behind,
+    unknown_here,
+)
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 from untildone.errors import UplinkDown, UplinkRefused, UsageError, WorkspaceError
 from untildone.git.bundle import PackedTree
-from untildone.git.unbundle import Received, lay_out, receive_tree
+from untildone.git.unbundle import Received, lay_out, receive_tree, tracks
 from untildone.ports import Clock, EventLog
 from untildone.trees import FOLDERS
 from untildone.uplink.fetching import FarRun, Listed, Reader
@@ -32,11 +40,12 @@ from untildone.uplink.serving import Driver, Line
 
 NOTES_CAP = 1 << 20
 BY = "cli"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @runtime_checkable
 class _Packs(Protocol):
-    async def packed(self, run_id: str, known: str = "") -> PackedTree | None: ...
+    async def packed(self, run_id: str, known: str = "", *, tells: Callable[[bytes], bool]) -> PackedTree | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +72,17 @@ def carrying(line: Line | None, log: EventLog, driver: Driver, baggage: Baggage,
             found[TRANSCRIPT + session] = _session(baggage.config_dir, state.spec.cwd, session, masking)
         found[NOTES] = _notes(Path(state.spec.cwd) / state.spec.notes_file, masking)
         if isinstance(baggage.workspace, _Packs):
-            found[TREE] = _tree(baggage.workspace, driver.run_id)
+            found[TREE] = _tree(baggage.workspace, driver.run_id, secrets)
         return found
 
     packer = Packer(log, driver.run_id, state=lambda: driver.state, sources=sources, tell=driver.tell)
     return replace(line, beside=(*line.beside, packer.beside))
 
 
-def _tree(workspace: _Packs, run_id: str) -> Source:
+def _tree(workspace: _Packs, run_id: str, secrets: KnownSecrets) -> Source:
     async def make(known: str) -> Made | None:
-        packed = await workspace.packed(run_id, known)
+        values = [value.encode("utf-8", "surrogateescape") for value in secrets()]
+        packed = await workspace.packed(run_id, known, tells=lambda content: any(value in content for value in values))
         return None if packed is None else (packed.mark, packed.content)
 
     return make
@@ -129,6 +139,43 @@ class Destination:
     """What a human wants otherwise from now on."""
 
 
+class _Asking:
+    """Has a human agree to everything once; asked again is only about what is new or other than it was."""
+
+    def __init__(self, agree: Callable[[Sequence[str]], None]) -> None:
+        self._agree = agree
+        self._agreed: dict[str, str] = {}
+
+    def ask(self, lines: Mapping[str, str]) -> None:
+        """`lines`: what is shown, and what it stands for to the letter."""
+        new = {line: meant for line, meant in lines.items() if self._agreed.get(line) != meant}
+        if new:
+            self._agree(list(new))
+            self._agreed |= new
+
+    def about_run(self, state: LoopState) -> None:
+        """What the run would do here by its settings."""
+        self.ask({line: line for line in brought_along(state.spec, state.policy, state.waived)})
+
+    def about_tree(self, received: Received) -> None:
+        """What Claude Code, git or a shell would run because it lies there."""
+        self.ask({f"can run commands by itself: {path}": found for path, found in received.acts.items()})
+
+
+class _Parcels:
+    """The parcels of a run; what is listed as before is not fetched again."""
+
+    def __init__(self, reader: Reader, run_id: str) -> None:
+        self._reader, self._run_id = reader, run_id
+        self._fetched: dict[Listed, bytes] = {}
+
+    async def get(self, listed: Listed) -> bytes:
+        """Its content."""
+        if listed not in self._fetched:
+            self._fetched[listed] = await self._reader.parcel(self._run_id, listed)
+        return self._fetched[listed]
+
+
 async def bring_here(reader: Reader, run_id: str, to: Destination) -> list[str]:
     """Take a run over from another machine: tree, conversation, notes and log; returns lines to tell.
 
@@ -136,20 +183,31 @@ async def bring_here(reader: Reader, run_id: str, to: Destination) -> list[str]:
     """
     if any(row.run_id == run_id for row in await to.log.runs()):
         raise UsageError(f"run {run_id} is here already: go on with `untildone resume {run_id}`")
+    asking, parcels = _Asking(to.agree), _Parcels(reader, run_id)
     far = await reader.run(run_id)
-    state = _checked(fold(await reader.control(run_id)), far, to)
-    parcels = await _parcels(reader, run_id)
-    received = None if parcels is None else await _received(reader, parcels, state, to)
+    state = fold(await reader.control(run_id))
+    _refuse_unmovable(state, far, to)
+    _refuse_busy(state, far, to)
+    asking.about_run(state)
+    listed = await _listed(reader, run_id)
+    received = None if listed is None else await _received(parcels, listed, state, to)
+    if listed is not None and received is not None:
+        asking.about_tree(received)
+        await _look_into(parcels, listed, state)
     tenure = await reader.take(run_id, far.tenure)
-    # From here on nothing of the old driver's is accepted any more: what there is now is all there will be.
+    # From here on nothing of the old driver's is accepted any more: what there is now is all there will be. It may be
+    # more than what was agreed to.
     far = await reader.run(run_id)
     records = await reader.control(run_id)
     state = fold(records)
+    _refuse_unmovable(state, far, to)
+    asking.about_run(state)
     newest = await reader.parcels(run_id)
-    if received is None or parcels is None or newest.get(TREE) != parcels.get(TREE):
-        received = await _received(reader, newest, state, to)
+    if received is None or listed is None or newest.get(TREE) != listed.get(TREE):
+        received = await _received(parcels, newest, state, to)
+        asking.about_tree(received)
     lines = await lay_out(received)
-    lost, told = await _unpack(reader, newest, state, received, to)
+    lost, told = await _unpack(parcels, newest, state, received, to)
     moved = _moved(state, received, tenure, to, lost=lost)
     last = max(far.last_seq, state.last_seq)
     now = to.clock.now()
@@ -161,29 +219,41 @@ async def bring_here(reader: Reader, run_id: str, to: Destination) -> list[str]:
         run_id=run_id, server=to.server, sandbox_id=to.sandbox_id, acknowledged=far.last_seq, tenure=tenure
     )
     Accounts(to.store).write(account)
-    return [*lines, *told]
+    return [*lines, *told, *stays_behind(state.spec)]
 
 
-def _checked(state: LoopState, far: FarRun, to: Destination) -> LoopState:
-    """The run, if it can go on here at all."""
+def _refuse_unmovable(state: LoopState, far: FarRun, to: Destination) -> None:
+    """UsageError for a run that cannot go on here at all."""
     name = one_line(state.spec.name, 60) or far.run_id
     if far.origin != "worker" or state.run_id != far.run_id or state.spec.in_session:
-        raise UsageError(f"{far.run_id} is no run that can go on elsewhere: the server has only a copy for eyes of it")
+        raise UsageError(
+            f"{name} can go on only where it is: the server has a copy for eyes of it, and no more. "
+            "A run can move that was started with --server and --portable, or as a worker"
+        )
     if state.phase == "completed":
         raise UsageError(f"{name} is done: there is nothing to go on with")
-    if far.alive and not to.take:
-        where = f" on {one_line(far.host, 60)}" if far.host else ""
-        raise UsageError(f"{name} is at work{where}: stop it first, or take it away from there with --take")
+    if beyond := outside(state.spec):
+        raise UsageError(
+            f"{name} reads {one_line(beyond[0], 200)}, which lies outside of its folder: on another machine that would "
+            "be another file"
+        )
     if hidden := unknown_here(to.settle(state.spec, state.policy)[0]):
         raise UsageError(
             f"{name} has hidden checks, whose commands no server is told ({one_line(', '.join(hidden), 100)}): "
             "give them again with --hidden-check"
         )
-    to.agree(brought_along(state.spec))
-    return state
 
 
-async def _parcels(reader: Reader, run_id: str) -> Mapping[str, Listed] | None:
+def _refuse_busy(state: LoopState, far: FarRun, to: Destination) -> None:
+    """UsageError for a run that somebody is at work on, unless it is to be taken away."""
+    # One that has stopped lets go of its run, however short ago that was.
+    if far.alive and state.phase == "running" and not to.take:
+        name = one_line(state.spec.name, 60) or far.run_id
+        where = f" on {one_line(far.host, 60)}" if far.host else ""
+        raise UsageError(f"{name} is at work{where}: stop it first, or take it away from there with --take")
+
+
+async def _listed(reader: Reader, run_id: str) -> Mapping[str, Listed] | None:
     """What there is; None when only the machine that drives the run may look."""
     try:
         return await reader.parcels(run_id)
@@ -191,14 +261,13 @@ async def _parcels(reader: Reader, run_id: str) -> Mapping[str, Listed] | None:
         return None
 
 
-async def _received(reader: Reader, parcels: Mapping[str, Listed], state: LoopState, to: Destination) -> Received:
-    if TREE not in parcels:
+async def _received(parcels: _Parcels, listed: Mapping[str, Listed], state: LoopState, to: Destination) -> Received:
+    if TREE not in listed:
         raise UsageError(
             f"the server has no tree of {one_line(state.spec.name, 60)}: only a run with --portable sends it along"
         )
-    parcel = await reader.parcel(state.run_id, parcels[TREE])
     return await receive_tree(
-        parcel,
+        await parcels.get(listed[TREE]),
         run_id=state.run_id,
         folder=to.folder,
         private=to.store / FOLDERS,
@@ -206,44 +275,74 @@ async def _received(reader: Reader, parcels: Mapping[str, Listed], state: LoopSt
     )
 
 
+async def _look_into(parcels: _Parcels, listed: Mapping[str, Listed], state: LoopState) -> None:
+    """Refuse what cannot be unpacked while the run is still where it was."""
+    for session in sessions_of(state):
+        if (parcel := listed.get(TRANSCRIPT + session)) is not None:
+            await asyncio.to_thread(check_session, session, await parcels.get(parcel))
+    if (parcel := listed.get(NOTES)) is not None:
+        _unzipped(await parcels.get(parcel))
+
+
 async def _unpack(
-    reader: Reader, parcels: Mapping[str, Listed], state: LoopState, received: Received, to: Destination
+    parcels: _Parcels, listed: Mapping[str, Listed], state: LoopState, received: Received, to: Destination
 ) -> tuple[list[str], list[str]]:
     """Put conversation and notes in place; which conversations did not come along, and lines to tell."""
-    lost = []
+    lost, told = [], []
     cwd = str(received.cwd)
     for session in sessions_of(state):
-        listed = parcels.get(TRANSCRIPT + session)
-        if listed is None:
+        if (parcel := listed.get(TRANSCRIPT + session)) is None:
             lost.append(session)
         else:
-            content = await reader.parcel(state.run_id, listed)
-            await asyncio.to_thread(install_session, to.config_dir, cwd, session, content)
-    if (listed := parcels.get(NOTES)) is not None:
-        content = await reader.parcel(state.run_id, listed)
-        await asyncio.to_thread(_write_notes, received.cwd, state.spec.notes_file, content)
-    return lost, [f"{len(lost)} conversations did not come along: the next one begins anew"] if lost else []
+            await asyncio.to_thread(install_session, to.config_dir, cwd, session, await parcels.get(parcel))
+    if lost:
+        told.append(f"{len(lost)} conversations did not come along: the next one begins anew")
+    if (parcel := listed.get(NOTES)) is not None:
+        notes = _unzipped(await parcels.get(parcel))
+        name = moved_spec(state.spec, cwd=cwd, server=to.server).notes_file
+        is_tracked = await tracks(received.repository, received.cwd / name)
+        why = "git tracks it" if is_tracked else await asyncio.to_thread(_write_notes, received.cwd, name, notes)
+        if why:
+            told.append(f"the notes did not come along: {one_line(name, 100)} is left as it is, because {why}")
+    return lost, told
 
 
-def _write_notes(cwd: Path, name: str, content: bytes) -> None:
-    unzip = zlib.decompressobj(wbits=31)
+def _unzipped(content: bytes) -> bytes:
     try:
-        notes = unzip.decompress(content, NOTES_CAP)
+        return zlib.decompressobj(wbits=31).decompress(content, NOTES_CAP)
     except zlib.error as trouble:
         raise UplinkDown(f"the notes of the run are damaged: {trouble}") from trouble
-    place = Path(os.path.normpath(cwd / name))
-    # What is tracked came with the tree; what lies elsewhere is none of a server's business.
-    if not place.is_relative_to(cwd) or not Path(os.path.realpath(place.parent)).is_relative_to(os.path.realpath(cwd)):
-        raise WorkspaceError(
-            f"the notes file {one_line(name, 100)} lies outside of the run's folder: it is not written"
-        )
+
+
+def _write_notes(cwd: Path, name: str, notes: bytes) -> str:
+    """Put the notes where no file is; why not, if so.
+
+    The other machine chose name and content. A file that configures something would be as good as a command.
+    """
+    if not may_be_notes(name):
+        return "that is no name for notes"
+    place = cwd / os.path.normpath(name)
+    real = Path(os.path.realpath(cwd))
     try:
+        if Path(os.path.realpath(place.parent)) != (real / os.path.normpath(name)).parent:
+            return "a link leads there"
         place.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(place, flags, 0o644), "wb") as file:
+        with os.fdopen(os.open(place, _NEW, 0o644), "wb") as file:
             file.write(notes)
+    except FileExistsError:
+        return "" if _holds(place, notes) else "a file of that name is here already"
     except OSError as trouble:
         raise WorkspaceError(f"the notes cannot be written to {place}: {trouble.strerror or trouble}") from trouble
+    return ""
+
+
+def _holds(place: Path, content: bytes) -> bool:
+    """Whether an earlier try has written it."""
+    try:
+        with os.fdopen(os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            return file.read(NOTES_CAP + 1) == content
+    except OSError:
+        return False
 
 
 def _moved(state: LoopState, received: Received, tenure: int, to: Destination, *, lost: Sequence[str]) -> list[Event]:

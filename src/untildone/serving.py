@@ -15,6 +15,7 @@ from untildone.server.mirror import Mirror, reporting_here
 from untildone.server.own_uplink import OwnUplink
 from untildone.server.projecting import Projector
 from untildone.server.running import serve_forever
+from untildone.server.silence import Silence
 from untildone.server.starting import Starter
 from untildone.server.steering import Steering
 from untildone.server.tidying import Tidier
@@ -63,6 +64,7 @@ async def _context(
     log = open_log(state_dir, clock) if settings.local else None
     await held.enter_async_context(fanout.running())
     await held.enter_async_context(projector.running())
+    await held.enter_async_context(Silence(archive, fanout, clock).running())
     if log is not None:
         held.push_async_callback(log.close)
         mirror = Mirror(

@@ -93,6 +93,8 @@ class Surroundings:
     """Channels given by an embedding program instead of those the settings name."""
     uplink: "UplinkSettings | None" = None
     """A server given by an embedding program instead of the one the settings name."""
+    notice: Callable[[str], None] = lambda _: None
+    """Told, in one line, what only concerns whoever watches right now: nothing of it is recorded."""
     dress: Callable[[Parts], Parts] = lambda parts: parts
     """Puts something between the engine and its ports: how a test dies at every boundary of the loop."""
 
@@ -182,8 +184,8 @@ def _line(spec: RunSpec, around: Surroundings, run_id: str) -> "Line | None":
     from untildone.uplink.opening import Here, line_for
 
     transcript = partial(read_transcript, claude_config_dir(spec, around.env), spec.cwd)
-    here = Here(env=around.env, state_dir=around.state_dir, now=around.clock.now, transcript=transcript)
-    return line_for(spec, run_id, here, given=around.uplink)
+    here = Here(env=around.env, state_dir=around.state_dir, now=around.clock.now, notice=around.notice)
+    return line_for(spec, run_id, replace(here, transcript=transcript), given=around.uplink)
 
 
 def _loaded(line: "Line | None", journal: Journal, parts: Parts, spec: RunSpec, around: Surroundings) -> "Line | None":

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from untildone.agents import session_files
 from untildone.agents.argv import find_claude
 from untildone.agents.session_files import (
+    check_session,
     install_session,
     install_transcript,
     pack_session,
@@ -165,6 +167,34 @@ def test_hostile_parcels_leave_nothing_behind(tmp_path: Path, parcel: bytes) -> 
     with pytest.raises(AgentError):
         install_session(tmp_path / "b", "/b", SESSION, parcel)
     assert not (tmp_path / "b").exists()
+
+
+def test_a_header_that_extends_another_is_not_read(tmp_path: Path) -> None:
+    """It may say that it is as large as all memory, and a few bytes of a parcel make it so."""
+    bomb = tarfile.TarInfo("x")
+    bomb.type, bomb.size = tarfile.XHDTYPE, 64 << 20
+    parcel = gzip.compress(bomb.tobuf(tarfile.GNU_FORMAT) + bytes(64 << 20) + tar_block("main.jsonl"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(AgentError, match="no transcript"):
+            install_session(tmp_path / "b", "/b", SESSION, parcel)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def tar_block(name: str) -> bytes:
+    return tarfile.TarInfo(name).tobuf() + bytes(1024)
+
+
+def test_a_parcel_is_looked_through_without_putting_anything_in_place(tmp_path: Path) -> None:
+    written(tmp_path / "a", subagents=2)
+    whole = packed(tmp_path / "a")
+    check_session(SESSION, whole)
+    cut = gzip.compress(gzip.decompress(whole)[:530])
+    for session, parcel in ((SESSION, cut), (SESSION, b""), ("../x", whole)):
+        with pytest.raises(AgentError):
+            check_session(session, parcel)
 
 
 @pytest.mark.parametrize("session", ["", "../x", "a/b", ".", "x" * 200, "-p", "a\0b"])

@@ -7,6 +7,8 @@ import pytest
 
 from cli.background_kit import Background
 from cli.cli_kit import Runs, Said, Say
+from cli.far_kit import Elsewhere
+from e2e.worker_kit import Server
 from untildone.cli.app import entry
 
 
@@ -45,3 +47,21 @@ def background(tmp_path: Path, project: Path, store: Path) -> Iterator[Backgroun
     made = Background(tmp_path, project, store)
     yield made
     made.gate.unlink(missing_ok=True)  # whatever a failed test left in the background comes to its end
+
+
+@pytest.fixture(scope="session")
+def far_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    server = Server(folder, f"sqlite:///{folder}/archive.db")
+    server.start()
+    yield server
+    server.end()
+    assert "Traceback" not in server.log()
+
+
+@pytest.fixture
+def far(tmp_path: Path, far_server: Server, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
+    monkeypatch.setenv("UNTILDONE_SERVER", far_server.url)
+    monkeypatch.setenv("UNTILDONE_TOKEN", far_server.operator)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude-here"))
+    return Elsewhere(tmp_path, far_server)

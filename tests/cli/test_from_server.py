@@ -7,97 +7,29 @@ import asyncio
 import gzip
 import json
 import subprocess
-from collections.abc import Iterator
-from dataclasses import replace
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.cli_kit import DRIVER, FIRST, Runs, Say
-from e2e.worker_kit import Server
-from untildone.agents.session_files import pack_session
+from cli.cli_kit import Runs, Say
+from cli.far_kit import LINE, SESSION, STOPPED, Elsewhere
 from untildone.agents.transcripts import transcript_path
-from untildone.core.beginning import beginning
 from untildone.core.contract import CheckSpec, Contract
 from untildone.core.events import (
     ContinuousCompleted,
-    ContinuousSuspended,
-    Event,
     IterationStarted,
-    Record,
     ResetRequested,
     RunMoved,
     SettingsChanged,
 )
-from untildone.core.policy import Policy, RunSpec, Tending
+from untildone.core.policy import Tending
 from untildone.core.trace import AgentSession
 from untildone.errors import UplinkRefused
-from untildone.git.workspace import open_workspace
 from untildone.ports import Parcel
 from untildone.uplink.client import HttpUplink
-from untildone.uplink.dressing import Dressing
-from untildone.uplink.masking import Masking
-
-SESSION = "8878e775-3ddb-47cc-a0c4-c2074fd7b5c3"
-LINE = b'{"type":"user","message":{"content":"hello"}}\n'
-STOPPED = ContinuousSuspended(stop_reason="max_runs_reached")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    server = Server(folder, f"sqlite:///{folder}/archive.db")
-    server.start()
-    yield server
-    server.end()
-    assert "Traceback" not in server.log()
-
-
-class Elsewhere:
-    """Another machine with a folder, from which runs are sent to the server."""
-
-    def __init__(self, tmp: Path, server: Server) -> None:
-        self.tmp, self.server, self.folder = tmp, server, tmp / "elsewhere"
-        self.folder.mkdir()
-        (self.folder / "work.txt").write_text("done there\n")
-        (self.folder / "NOTES.md").write_text("think of it\n")
-        main = transcript_path(tmp / "claude", str(self.folder), SESSION)
-        main.parent.mkdir(parents=True)
-        main.write_bytes(LINE)
-
-    def send(self, run_id: str, *last: Event, parcels: bool = True, **spec: Any) -> str:
-        """A run with one iteration, and what else happened to it; returns its id."""
-        told = {"goal": "a goal", "name": f"name-{run_id}", "cwd": str(self.folder), "notes_file": "NOTES.md", **spec}
-        asyncio.run(self._send(run_id, RunSpec(**told), last or (STOPPED,), parcels=parcels))
-        return run_id
-
-    async def _send(self, run_id: str, spec: RunSpec, last: tuple[Event, ...], *, parcels: bool) -> None:
-        begun = beginning(run_id, spec, Policy(max_runs=1))
-        session = AgentSession(iteration_num=1, session_id=SESSION)
-        events = [begun, DRIVER, FIRST[0], session, replace(FIRST[1], session_id=SESSION), *last]
-        records = [Record(seq=1 + number * 5, at=10.0 + number, event=one) for number, one in enumerate(events)]
-        uplink = HttpUplink(self.server.url, "far", self.server.operator, dress=Dressing(Masking()))
-        await uplink.send(run_id, records)
-        if parcels:
-            workspace = await open_workspace(spec, run_id=run_id, private=self.tmp / "folders")
-            await workspace.prepare()
-            tree = await workspace.packed(run_id)
-            transcript = pack_session(self.tmp / "claude", str(self.folder), SESSION)
-            assert tree is not None
-            assert transcript is not None
-            notes = gzip.compress((self.folder / "NOTES.md").read_bytes())
-            for name, content in (("tree", tree.content), ("notes", notes), (f"transcript/{SESSION}", transcript)):
-                await uplink.put(run_id, Parcel(name=name, content=content, seq=records[-1].seq))
-        await uplink.close()
-
-
-@pytest.fixture
-def far(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
-    monkeypatch.setenv("UNTILDONE_SERVER", server.url)
-    monkeypatch.setenv("UNTILDONE_TOKEN", server.operator)
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude-here"))
-    return Elsewhere(tmp_path, server)
 
 
 def test_folder_conversation_notes_and_log_arrive_and_the_numbers_go_on(
@@ -158,9 +90,33 @@ def test_a_conversation_that_did_not_travel_is_begun_anew(far: Elsewhere, say: S
 
 
 def test_a_run_at_work_elsewhere_is_taken_only_when_asked(far: Elsewhere, say: Say) -> None:
-    run_id = far.send("alive1")
+    run_id = far.send("alive1", IterationStarted(iteration_num=2))
     said = say("resume", "--from-server", run_id)
     assert (said.code, "name-alive1 is at work" in said.err, "--take" in said.err) == (2, True, True)
+
+
+def test_a_run_that_has_just_stopped_is_free_and_found_by_its_name(far: Elsewhere, say: Say, runs: Runs) -> None:
+    run_id = far.send("rests1")
+    wait_until(lambda: far.server.get(f"/runs/{run_id}")["name"] == "name-rests1")
+    said = say("resume", "--from-server", "name-rests1", "--sandbox-id", "my-desk")
+    assert (said.code, "--take" in said.err) == (3, False), said
+    assert far.server.get(f"/runs/{run_id}")["sandbox_id"] == "my-desk"
+    assert runs.state(run_id).spec.sandbox_id == "my-desk"
+
+
+def test_a_name_that_several_runs_have_is_not_guessed(far: Elsewhere, say: Say, runs: Runs) -> None:
+    for run_id in ("twin1", "twin2"):
+        far.send(run_id, name="twin", parcels=False)
+        wait_until(lambda run_id=run_id: far.server.get(f"/runs/{run_id}")["name"] == "twin")
+    said = say("resume", "--from-server", "twin")
+    assert (said.code, said.err.count("\n"), "twin1" in said.err, "twin2" in said.err) == (2, 1, True, True)
+
+
+def wait_until(holds: Callable[[], bool], patience: float = 20.0) -> None:
+    ends = time.monotonic() + patience
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,14 @@ from untildone.cli.serving import block, database_url, shown_database
 from untildone.server.context import ServerSettings
 
 PATIENCE = 30.0
+SERVE = (sys.executable, "-m", "untildone", "serve", "--port", "0")
 
 
 @contextmanager
 def serving(*options: str, **env: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A server as people start it, and the block it prints."""
+    """A server as a service is started, and the block it prints."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "untildone", "serve", "--port", "0", *options],
+        [*SERVE, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -61,31 +62,44 @@ def wait_for(path: Path) -> None:
 
 def pressed(link: str) -> tuple[int, str]:
     """What comes of pressing the button behind a link: status, and the cookie."""
-
-    class Stay(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, *_: object) -> None:
-            return None
-
     try:
-        answer = urllib.request.build_opener(Stay).open(urllib.request.Request(link, method="POST"), timeout=PATIENCE)
+        with urllib.request.urlopen(urllib.request.Request(link, method="POST"), timeout=PATIENCE) as answer:
+            return answer.status, answer.headers.get("set-cookie", "")
     except urllib.error.HTTPError as said:
         return said.code, said.headers.get("set-cookie", "")
-    raise AssertionError(answer.status)
+
+
+@pytest.mark.usefixtures("store")
+def test_the_login_link_is_for_a_terminal() -> None:
+    terminal, its = os.openpty()
+    process = subprocess.Popen(SERVE, stdout=its)
+    os.close(its)
+    said = ""
+    try:
+        while "\n  stop " not in said:
+            said += os.read(terminal, 4096).decode()
+        link = re.search(r"http://\S+/login/\S+", said)
+        assert link
+        assert link[0].startswith(f"{said.split()[3]}/login/once_")
+        status, cookie = pressed(link[0])
+        assert (status, "HttpOnly" in cookie) == (200, True)
+        assert pressed(link[0]) == (403, "")
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+        os.close(terminal)
 
 
 def test_it_says_where_it_is_and_ends_with_one_line(store: Path) -> None:
     with serving() as (process, said):
         url = said.split()[3]
-        link = re.search(r"http://\S+/login/\S+", said)
-        assert link
-        assert link[0].startswith(f"{url}/login/once_")
+        # Into a log, which others read: nothing that opens the door.
+        assert "once_" not in said
+        assert "`untildone token login` prints a link" in said
         assert str(store / "server.db") in said
         assert "from this machine only" in said
         with urllib.request.urlopen(f"{url}/healthz", timeout=PATIENCE) as answer:
             assert answer.status == 200
-        status, cookie = pressed(link[0])
-        assert (status, "HttpOnly" in cookie) == (303, True)
-        assert pressed(link[0]) == (403, "")
         # A browser that watches does not keep it from ending.
         stream = urllib.request.urlopen(f"{url}/api/v1/stream", timeout=PATIENCE)
         began = time.monotonic()
@@ -100,7 +114,13 @@ def test_tokens_of_the_command_work_while_it_runs_and_fail_at_once_when_revoked(
     with serving("--host", "0.0.0.0") as (process, said):
         assert "everything needs a login or a token" in said
         assert "untildone token create --scope operator" in said
-        url = said.split()[3]
+        name, port = socket.gethostname().lower(), said.split()[3].rpartition(":")[2]
+        assert said.split()[3] == f"http://{name}:{port}"
+        assert "listens    on 0.0.0.0, every address of this machine" in said
+        url = f"http://127.0.0.1:{port}"
+        by_name = urllib.request.Request(f"{url}/favicon.ico", headers={"Host": f"{name}:{port}"})
+        with urllib.request.urlopen(by_name, timeout=PATIENCE) as answer:
+            assert answer.status == 200
         created = say("token", "create", "--scope", "viewer")
         secret, key_id = created.out.strip(), created.err.split()[2]
 
@@ -119,7 +139,7 @@ def test_tokens_of_the_command_work_while_it_runs_and_fail_at_once_when_revoked(
         while status(secret) != 401:
             assert time.monotonic() < deadline
         link = say("token", "login", "--address", url).out.strip()
-        assert pressed(link)[0] == 303
+        assert pressed(link)[0] == 200
         assert pressed(link)[0] == 403
         code, out, err = ended(process, signal.SIGINT)
         for hidden in (secret, rotated.out.strip(), link.rpartition("/")[2]):
@@ -147,11 +167,12 @@ def test_the_environment_sets_everything(store: Path, tmp_path: Path) -> None:
         assert "once_" not in arguments
         assert "/login/once_" in page
         assert str(tmp_path / "other.db") in said
-        assert "as a.example, b.example through a proxy" in said
+        assert "as a.example, b.example: everything needs a login or a token" in said
         url = said.split()[3]
-        asked = urllib.request.Request(f"{url}/api/v1/runs", headers={"Host": "b.example"})
-        with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(asked, timeout=PATIENCE)
+        for host in ("b.example", "localhost"):
+            asked = urllib.request.Request(f"{url}/api/v1/runs", headers={"Host": host})
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                urllib.request.urlopen(asked, timeout=PATIENCE)
         assert ended(process, signal.SIGHUP)[0] == 0
         assert not Path(arguments.removeprefix("file://")).exists()
     assert not (store / "server.db").exists()
@@ -212,12 +233,13 @@ def test_what_is_shown_of_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_the_block_says_what_binding_means() -> None:
-    def said(host: str, *, has_tokens: bool = False) -> str:
-        return block(
-            ServerSettings(database="sqlite:////x", host=host), "http://x", "http://x/login/y", has_tokens=has_tokens
-        )
+    def said(host: str, *, has_tokens: bool = False, closed: bool = False) -> str:
+        settings = ServerSettings(database="sqlite:////x", host=host, closed=closed)
+        return block(settings, "http://x", "http://x/login/y", has_tokens=has_tokens)
 
     assert "TLS" not in said("127.0.0.1")
+    assert "looking needs nothing" in said("127.0.0.1")
+    assert "everything needs a login or a token" in said("127.0.0.1", closed=True)
     assert "TLS" in said("0.0.0.0")
     assert "token create" in said("10.0.0.1")
     assert "token create" not in said("10.0.0.1", has_tokens=True)

@@ -1,12 +1,17 @@
 """`untildone token`: secrets are shown once and kept nowhere."""
 
+import asyncio
 import json
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
 
 from cli.cli_kit import Say
+from untildone.server.archive.opening import open_archive
+from untildone.server.archive.port import Key
+from untildone.server.keys import hash_of, session_key
 
 
 def made(say: Say, *options: str) -> tuple[str, str]:
@@ -54,6 +59,26 @@ def test_rotating_changes_the_secret_and_nothing_else(say: Say) -> None:
     }
     assert float(str(new["expires_at"])) >= float(str(old["expires_at"]))
     assert say("token", "rotate", key_id).code == 2
+
+
+def test_times_are_told_as_people_say_them(say: Say, store: Path) -> None:
+    made(say, "--scope", "viewer", "--label", "month", "--days", "30")
+    assert (
+        say("token", "create", "--scope", "viewer", "--label", "hours", "--days", "0.5").err.count("for 12 hours") == 1
+    )
+    browser = session_key("operator", label="firefox", parent_id=None, now=time.time())
+    asyncio.run(_add(store, browser))
+    rows = {line.split()[3]: line for line in say("token", "ls").out.replace("a browser", "browser").splitlines()[1:]}
+    assert rows["month"].endswith("  in 30 days")
+    assert rows["hours"].endswith("  in 12 hours")
+    assert rows["firefox"].endswith("  30 days after the last visit")
+    assert "seconds ago" in rows["month"]
+
+
+async def _add(store: Path, key: Key) -> None:
+    archive = await open_archive(f"sqlite:///{store}/server.db", serving=False)
+    await archive.keys.add(key, hash_of("x"))
+    await archive.close()
 
 
 def test_no_secret_is_in_the_database(say: Say, store: Path) -> None:

@@ -93,8 +93,54 @@ def test_the_server_is_told_who_speaks() -> None:
 def test_a_folder_that_is_not_there_is_said_before_anything_begins(
     say: Say, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given(monkeypatch, CWD="/no/such/folder", CALLBACK_TOKEN="ud_x")
-    said = say("worker")
-    assert said.code == 2
-    assert "/no/such/folder is not a folder" in said.err
+    given(monkeypatch, CWD="/no/such/folder", CALLBACK_TOKEN="ud_x", MAX_TURNS="many")
+    for check in ((), ("--check",)):
+        said = say("worker", *check)
+        assert said.code == 1
+        assert [line.split()[1] for line in said.err.splitlines()] == ["MAX_TURNS", "CWD"]
+        assert "CWD /no/such/folder is not a folder" in said.err
+        assert "--cwd" not in said.err
     assert not store.exists()
+    given(monkeypatch, CWD="/no/such/folder", GITHUB_REPO="me/shop")
+    monkeypatch.delenv("MAX_TURNS")
+    assert say("worker", "--check").code == 0
+
+
+def test_names_that_look_like_ours_are_no_secret_wish(say: Say, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given(
+        monkeypatch, UNTILDONE_CHEKS="pytest", UNTILDONE_MAX_COST="abc", CONTINUOUS_MAX_COST="2",
+        CONTINUOUS_MAX_RUN="3", ALOWED_TOOLS="Read", UNTILDONE_MAX_RUNS="abc",
+    )  # fmt: skip
+    for check in ((), ("--check",)):
+        said = say("worker", *check)
+        assert said.code == 1
+        for name, meant in (
+            ("UNTILDONE_CHEKS", "UNTILDONE_CHECKS"), ("UNTILDONE_MAX_COST", "UNTILDONE_MAX_COST_USD"),
+            ("CONTINUOUS_MAX_COST", "CONTINUOUS_MAX_COST_USD"), ("CONTINUOUS_MAX_RUN", "CONTINUOUS_MAX_RUNS"),
+            ("ALOWED_TOOLS", "ALLOWED_TOOLS"),
+        ):  # fmt: skip
+            assert any(f"{name} is no" in line and f"did you mean {meant}?" in line for line in said.err.splitlines())
+        assert "UNTILDONE_MAX_RUNS must be" in said.err
+    assert not store.exists()
+
+
+def test_a_login_of_claude_code_will_do_if_there_is_one(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given(monkeypatch)
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    for place in (Path.home() / ".claude", tmp_path / "own"):
+        said = say("worker", "--check")
+        assert (said.code, "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN is missing" in said.err) == (1, True)
+        place.mkdir()
+        (place / ".credentials.json").write_text("{}")
+        assert say("worker", "--check").code == 0
+        monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "own"))
+    (tmp_path / "own" / ".credentials.json").unlink()
+    (tmp_path / "own" / "settings.json").write_text('{"apiKeyHelper": "give-key"}')
+    assert say("worker", "--check").code == 0
+    for damaged in ("[]", "{", '{"apiKeyHelper": ""}'):
+        (tmp_path / "own" / "settings.json").write_text(damaged)
+        assert say("worker", "--check").code == 1
+    monkeypatch.setenv("CLAUDE_CODE_USE_FOUNDRY", "1")
+    assert say("worker", "--check").code == 0

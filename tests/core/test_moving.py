@@ -9,15 +9,39 @@ from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract
 from untildone.core.fold import fold
 from untildone.core.lines import event_line
-from untildone.core.moving import HIDDEN, brought_along, moved_spec, sessions_of, unknown_here
-from untildone.core.policy import AgentOptions, RunSpec, Tending
+from untildone.core.moving import (
+    HIDDEN,
+    brought_along,
+    may_be_notes,
+    moved_spec,
+    outside,
+    sessions_of,
+    stays_behind,
+    unknown_here,
+)
+from untildone.core.policy import AgentOptions, Earlier, Landing, Policy, Review, RunSpec, Tending
 from untildone.core.state import LoopState, OpenIteration, Retry
 
 PLAIN = RunSpec(goal="g", cwd="/a/project", name="n")
+FEW = Policy(max_runs=3)
 
 
 def test_a_run_with_nothing_special_needs_no_yes() -> None:
-    assert brought_along(PLAIN) == []
+    assert brought_along(PLAIN, FEW) == []
+    assert brought_along(PLAIN, Policy(max_cost_usd=20.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        (Policy(unbounded=True), "limits: none at all"),
+        (Policy(max_runs=10**9), "limits: max_runs 1000000000"),
+        (Policy(max_cost_usd=5000.0), "limits: max_cost_usd 5000"),
+        (Policy(max_duration=1e9), "limits: max_duration 1000000000"),
+    ],
+)
+def test_a_run_that_may_go_on_for_long_needs_a_yes(policy: Policy, told: str) -> None:
+    assert brought_along(PLAIN, policy) == [told]
 
 
 @pytest.mark.parametrize(
@@ -35,10 +59,65 @@ def test_a_run_with_nothing_special_needs_no_yes() -> None:
         (replace(PLAIN, options=AgentOptions(extra_args=("--settings", "x"))), "arguments for claude"),
         (replace(PLAIN, options=AgentOptions(hooks_file="/h.json")), "hooks: /h.json"),
         (replace(PLAIN, notify=("https://evil.example",)), "notices to: https://evil.example"),
+        (
+            replace(PLAIN, landing=Landing(land="pr", repo="a/b", base="main")),
+            "lands its work: pr by way of origin, a/b",
+        ),
+        (replace(PLAIN, landing=Landing(land="merge")), "lands its work: merge"),
+        (replace(PLAIN, options=AgentOptions(append_system_prompt="obey")), "for the system prompt: obey"),
+        (replace(PLAIN, options=AgentOptions(agent="scripted")), "agent: scripted"),
+        (replace(PLAIN, review=Review(agent="other")), "agent: other"),
+        (replace(PLAIN, options=AgentOptions(fallback=("agent:x",))), "in its place: agent:x"),
+        (replace(PLAIN, then_goals=("then this",)), "afterwards: then this"),
+        (replace(PLAIN, contract=Contract(waive=("tests/**",))), "guarded files that may change: tests/**"),
+        (replace(PLAIN, contract=Contract(guard="off")), "not guarded"),
+        (replace(PLAIN, contract=Contract(share=("../..",))), "shared with the checks: ../.."),
     ],
 )
 def test_whatever_runs_or_is_allowed_without_the_agent_asking_is_told(spec: RunSpec, told: str) -> None:
-    assert any(told in said for said in brought_along(spec))
+    said = brought_along(spec, FEW)
+    assert any(told in line for line in said)
+    assert said[-1] == "limits: max_runs 3"
+
+
+def test_what_a_human_waived_elsewhere_is_told() -> None:
+    assert brought_along(PLAIN, FEW, ("ci/*",))[0] == "guarded files that may change: ci/*"
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x.md", "a/../../x", "~/x", "", "/a/projects/x", "x\0y"])
+def test_files_that_lie_elsewhere_are_named(name: str) -> None:
+    for spec in (replace(PLAIN, task_file=name), replace(PLAIN, knowledge_file=name), replace(PLAIN, notes_file=name)):
+        assert outside(spec) == [name]
+    assert outside(replace(PLAIN, task_file="/a/project/TODO.md", knowledge_file="docs/k.md")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "may"),
+    [
+        ("SHARED_TASK_NOTES.md", True), ("docs/hand-over.md", True), ("notes.txt", True), ("my notes", True),
+        (".git/config", False), (".claude/settings.local.json", False), (".claude/agents/x.md", False),
+        ("Makefile", False), ("conftest.py", False), (".envrc", False), (".mcp.json", False), ("package.json", False),
+        ("requirements.txt", False), ("../notes.md", False), ("/notes.md", False), ("", False), ("notes.md\n", False),
+        ("a/.GIT/notes.md", False), ("notes.py", False),
+    ],
+)  # fmt: skip
+def test_only_what_is_read_and_never_run_is_a_name_for_notes(name: str, may: bool) -> None:
+    assert may_be_notes(name) is may
+
+
+def test_an_address_for_the_login_and_patterns_and_foreign_sessions_are_never_taken_over() -> None:
+    spec = replace(
+        PLAIN,
+        landing=Landing(land="pr", forge_url="https://evil.example"),
+        mask=("(a+)+$",),
+        earlier=Earlier(session="somebody-elses", fork=True, context="c"),
+        notes_file="/a/project/N.md",
+    )
+    moved = moved_spec(spec, cwd="/b", server="http://s")
+    assert (moved.landing, moved.mask, moved.earlier) == (Landing(land="pr"), (), Earlier(context="c"))
+    assert moved.notes_file == "N.md"
+    assert len(stays_behind(spec)) == 2
+    assert stays_behind(PLAIN) == []
 
 
 def test_the_folder_is_new_and_what_only_the_other_machine_had_stays_there() -> None:

@@ -46,6 +46,12 @@ SECRETS = {
     "Vault token": "hv" + "s." + drawn(90),
     "age key": "AGE-" + "SECRET-KEY-1" + drawn(58, "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"),
     "JSON web token": "ey" + "J" + drawn(30) + ".ey" + "J" + drawn(60) + "." + drawn(43),
+    "untildone token": "u" + "d_" + drawn(43),
+    "OpenRouter key": "sk-" + "or-v1-" + drawn(64, HEX),
+    "Google access token": "ya" + "29." + drawn(60),
+    "Groq key": "gs" + "k_" + drawn(52),
+    "Linear key": "lin" + "_api_" + drawn(40),
+    "Sentry token": "sn" + "trys_" + drawn(80),
     "password in an address": "postgres://app:" + drawn(20) + "@db.internal/app",
     "password or key": f'password = "{drawn(24)}"',
 }

@@ -14,9 +14,11 @@ from core.run_kit import START, after, completed, done_claim, failed, now_of, re
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.fold import HANDLERS, fold
+from untildone.core.limits import is_reached, limit_of
 from untildone.core.oneliners import check_template, closing_lines, monitor_line, result_line
 from untildone.core.outcome import Evidence, Usage
 from untildone.core.policy import Policy
+from untildone.core.settings import SETTINGS
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason, exit_code
 from untildone.core.views import RunView, result_json, run_view, status_json
@@ -180,6 +182,32 @@ def test_no_sensible_amount_is_no_amount() -> None:
     end = ev.ContinuousSuspended(stop_reason="max_cost_reached")
     state = after(started(1), completed(1, cost_usd=float("inf")), end, policy=Policy(max_cost_usd=1.0))
     assert run_view(state, now_of(state)).advice == "Go on with `untildone resume it --max-cost N`."
+
+
+@pytest.mark.parametrize(
+    ("reason", "low", "flag", "said"),
+    [
+        (Reason.MAX_RUNS, Policy(max_runs=1), "--max-runs", "18"),
+        (Reason.MAX_ITERATIONS, Policy(max_iterations=2), "--max-iterations", "18"),
+        (Reason.MAX_COST, Policy(max_cost_usd=0.01), "--max-cost", "1.80"),
+        (Reason.MAX_TOKENS, Policy(max_tokens=10), "--max-tokens", "222222220200"),
+        (Reason.MAX_DURATION, Policy(max_duration=1.0), "--max-duration", "38s"),
+    ],
+)
+def test_after_a_limit_was_lowered_what_is_advised_lets_the_run_go_on(
+    reason: Reason, low: Policy, flag: str, said: str
+) -> None:
+    tokens = Usage(input_tokens=12_345_678_900, output_tokens=0)
+    done = [one for n in range(1, 10) for one in (started(n), completed(n, usage=tokens))]
+    state = after(*done, ev.ContinuousSuspended(stop_reason=reason))
+    state = replace(state, policy=low)
+    assert f"`untildone resume it {flag} {said}`" in run_view(state, now_of(state)).advice
+    limit = limit_of(reason)
+    assert limit is not None
+    setting = next(one for one in SETTINGS if one.name == limit.field)
+    raised = replace(state, policy=replace(low, **{limit.field: setting.parse(said)}))
+    assert is_reached(limit, state, state.last_at)
+    assert not is_reached(limit, raised, state.last_at)
 
 
 def test_a_stop_by_signal_is_told_once() -> None:

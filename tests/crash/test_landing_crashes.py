@@ -69,11 +69,21 @@ def die_and_land(folder: Path, point: str) -> None:
         stage.check_landing(deaths=1)
 
 
-def test_death_around_every_step_of_a_landing(tmp_path: Path) -> None:
+def die_around_steps(tmp_path: Path, side: str) -> None:
     points = undisturbed(tmp_path / "undisturbed")
     assert {kind_of(point) for point in points} >= set(STEPS)
-    for number, point in enumerate(point for point in points if kind_of(point) in STEPS):
+    for number, point in enumerate(point for point in points if kind_of(point) in STEPS and point.startswith(side)):
         die_and_land(tmp_path / str(number), point)
+
+
+def test_death_after_every_step_of_a_landing(tmp_path: Path) -> None:
+    """The world has changed and the log does not know it: that is where doubles come from."""
+    die_around_steps(tmp_path, "after")
+
+
+@pytest.mark.soak
+def test_death_before_every_step_of_a_landing(tmp_path: Path) -> None:
+    die_around_steps(tmp_path, "before")
 
 
 SHIM = """#!/bin/sh

@@ -54,12 +54,12 @@ def die_and_recover(folder: Path, point: str) -> None:
         stage.check_reviews(deaths=1)
 
 
-def test_death_around_every_step_of_a_review(tmp_path: Path) -> None:
+def test_death_after_every_step_of_a_review(tmp_path: Path) -> None:
     points = undisturbed(tmp_path / "undisturbed")
     assert {kind_of(point) for point in points} >= set(STEPS)
     second = [point for point in points if kind_of(point) in STEPS and point.endswith(" 2")]
     assert len(second) == 2 * len(STEPS)
-    for number, point in enumerate(second):
+    for number, point in enumerate(point for point in second if point.startswith("after")):
         die_and_recover(tmp_path / str(number), point)
 
 

@@ -232,15 +232,55 @@ async def test_what_is_in_the_way_is_named_and_left_alone(repo: Project, open_in
     assert (dirty.path / "mine.txt").exists()
 
 
+KEYS = (
+    ".env", "conf/.env.local", "tls/server.pem", ".envrc", "prod.env", ".git-credentials", "credentials.json",
+    "kubeconfig", "terraform.tfvars", "config/secrets.yaml", "id_ed25519_work", "x.pem.bak",
+)  # fmt: skip
+
+
 async def test_notes_and_keys_stay_behind(repo: Project, open_in: Opened) -> None:
     workspace = await open_in(repo)
     await workspace.prepare()
-    for name in ("SHARED_TASK_NOTES.md", ".env", "conf/.env.local", "tls/server.pem", "seen.txt"):
+    seen = ("seen.txt", ".env.example", "src/credentials.py", "src/secrets.py", "keys.md")
+    for name in ("SHARED_TASK_NOTES.md", *KEYS, *seen):
         repo.write(name, "content\n")
     facts, _ = unwrapped((await packed(workspace)).content)
     names = repo.git("ls-tree", "-r", "--name-only", facts.packed).split("\n")
-    assert names == ["README.md", "seen.txt"]
-    assert set(facts.left_out) == {".env", "conf/.env.local", "tls/server.pem"}
+    assert set(names) == {"README.md", *seen}
+    assert set(facts.left_out) == set(KEYS)
+
+
+async def test_files_in_which_a_secret_stands_stay_behind(repo: Project, open_in: Opened) -> None:
+    workspace = await open_in(repo)
+    await workspace.prepare()
+    repo.write("server.log", "the key is inDotEnv99x\n")
+    repo.write("deploy.json", '{"private_key": "-----BEGIN PRIVATE KEY-----\\nMIIE"}\n')
+    repo.write("seen.txt", "nothing\n")
+    os.mkfifo(repo.path / "pipe")
+    made = await workspace.packed("r1", tells=lambda content: b"inDotEnv99x" in content)
+    assert made is not None
+    facts, _ = unwrapped(made.content)
+    assert repo.git("ls-tree", "-r", "--name-only", facts.packed).split("\n") == ["README.md", "seen.txt"]
+    assert {"server.log", "deploy.json"} <= set(facts.left_out)
+
+
+async def test_a_repository_with_another_history_is_refused(repo: Project, open_in: Opened, tmp_path: Path) -> None:
+    workspace = await open_in(repo)
+    await workspace.prepare()
+    await work(workspace, repo, 1)
+    parcel = (await packed(workspace)).content
+    stranger = Project(tmp_path / "stranger")
+    stranger.init()
+    stranger.write("other.txt")
+    stranger.commit()
+    before = stranger.git("for-each-ref"), stranger.git("symbolic-ref", "HEAD")
+    with pytest.raises(WishRefused, match="no commit in common"):
+        await received(parcel, stranger.path, tmp_path)
+    assert (stranger.git("for-each-ref"), stranger.git("symbolic-ref", "HEAD")) == before
+    empty = Project(tmp_path / "empty")
+    empty.path.mkdir()
+    empty.git("init", "-q")
+    assert tree_of(await arrived(parcel, empty.path, tmp_path)) == tree_of(repo)
 
 
 async def test_too_large_says_what_to_do(repo: Project, open_in: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,6 +322,9 @@ async def test_neither_hooks_nor_filters_of_a_repository_run(repo: Project, open
         ({"branch": "@{-1}"}, "no name of a branch"),
         ({"below": "../.."}, "none that this version"),
         ({"below": "/etc"}, "none that this version"),
+        ({"below": "a\nb"}, "none that this version"),
+        ({"below": ".git/hooks"}, "none that this version"),
+        ({"below": "README.md"}, "is no folder of the run's tree"),
         ({"version": 99}, "none that this version"),
         ({"refs": 5}, "damaged"),
     ],

@@ -12,7 +12,7 @@ from untildone.core.wire import Receipt
 from untildone.server.archive.opening import open_archive
 from untildone.server.archive.port import Archive, Sender, StoredEvent
 
-WORKER = Sender(sandbox_id="box")
+WORKER = Sender(sandbox_id="box", after=0)
 
 
 class HandClock:

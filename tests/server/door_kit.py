@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
@@ -18,7 +19,7 @@ from untildone.server.archive.opening import open_archive
 from untildone.server.archive.port import Archive, Key, Scope
 from untildone.server.context import Context, ServerSettings
 from untildone.server.fanout import Fanout
-from untildone.server.keys import csrf_of, hash_of, new_token, token_key
+from untildone.server.keys import hash_of, new_token, token_key
 from untildone.server.projecting import Projector
 from untildone.server.running import new_loop, serve_forever
 from untildone.server.steering import Steering
@@ -32,6 +33,13 @@ class Reply:
     headers: dict[str, str]
     body: bytes
     cookies: list[str] = field(default_factory=list)
+
+    @property
+    def proof(self) -> str:
+        """What the page after a login leaves in the browser."""
+        found = re.search(rb'<meta name="untildone-proof" content="([^"]{43})">', self.body)
+        assert found, self.body
+        return found[1].decode()
 
     @property
     def error(self) -> str:
@@ -102,9 +110,8 @@ class Served:
         """The headers of a browser that logged in, with what its pages send along."""
         code = self.run(_make_link(self.door))
         answer = self.ask("POST", f"/login/{code}", headers=self.own())
-        assert answer.status == 303, answer
-        cookie = answer.cookies[0].partition(";")[0]
-        return {**self.own(), "Cookie": cookie, "X-CSRF-Token": csrf_of(cookie.partition("=")[2])}
+        assert answer.status == 200, answer
+        return {**self.own(), "Cookie": answer.cookies[0].partition(";")[0], "X-Untildone-Proof": answer.proof}
 
     def own(self) -> dict[str, str]:
         """What a browser says about one of our own pages."""

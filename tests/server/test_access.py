@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
@@ -29,10 +30,10 @@ OF_OPERATORS = {
     ("GET", "/api/v1/runs/{run_id}/parcels/{name:path}"),
 }
 ANYBODY_WHO_LOOKS = {("POST", "/logout")}
-WHO = ("nobody", "viewer", "operator", "worker", "other worker", "browser", "revoked", "made up")
+WHO = ("nobody", "viewer", "operator", "worker", "other worker", "browser", "cookie alone", "revoked", "made up")
 LET_IN = {
     "open": set(WHO),
-    "viewer": {"viewer", "operator", "browser"},
+    "viewer": {"viewer", "operator", "browser", "cookie alone"},
     "operator": {"operator", "browser"},
     "worker": {"operator", "worker", "browser"},
 }
@@ -101,6 +102,7 @@ def credentials(one: Served) -> dict[str, dict[str, str]]:
         "worker": bearer(one.token("worker", "box")[1]),
         "other worker": bearer(one.token("worker", "other")[1]),
         "browser": one.log_in(),
+        "cookie alone": {name: value for name, value in one.log_in().items() if name != "X-Untildone-Proof"},
         "revoked": bearer(gone_secret),
         "made up": bearer(new_token()),
     }
@@ -170,6 +172,16 @@ def test_behind_a_proxy_nobody_is_from_here(here: Served, header: str) -> None:
     name, _, value = header.partition(": ")
     assert here.ask("GET", "/api/v1/runs", headers={name: value}).status == 401
     assert here.ask("GET", "/api/v1/sandboxes/open/messages", headers={name: value}).status == 401
+
+
+@pytest.mark.parametrize("settings", [{"closed": True}, {"names": ("runs.example.org",)}], ids=["closed", "named"])
+def test_where_something_may_lead_here_nobody_is_from_here(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """A proxy or a tunnel that does not tell asks like any program of this machine."""
+    with served(tmp_path, **settings) as one:
+        for path in ("/", "/api/v1/runs", "/metrics", "/api/v1/sandboxes/open/messages"):
+            assert one.ask("GET", path).status == 401
+        assert one.ask("GET", "/healthz").status == 200
+        assert one.ask("GET", "/api/v1/runs", token=one.token("viewer")[1]).status == 200
 
 
 def test_a_forwarded_address_makes_nobody_local(everywhere: Served) -> None:

@@ -1,13 +1,19 @@
 import asyncio
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import event
 
+from server.archive_kit import archive_in
 from server.events_kit import BOX, many, told
 from untildone.core.history import IterationRow
 from untildone.server.archive.opening import DatabaseArchive
 from untildone.server.archive.port import Archive, Projection, RunFilter, Sender
 from untildone.server.archive.tables import continuous_iterations
+from untildone.server.folding import seen
 
 pytestmark = pytest.mark.anyio
 
@@ -151,7 +157,46 @@ async def test_runs_are_found_by_text_status_sandbox_and_id(archive: Archive) ->
     assert await _ids(archive, RunFilter(statuses=("completed", "new"))) == ["gamma", "beta"]
     assert await _ids(archive, RunFilter(sandbox_id="one", statuses=("running",))) == ["alpha"]
     assert await _ids(archive, RunFilter(run_ids=("gamma", "alpha", "nobody's"))) == ["gamma", "alpha"]
-    assert await archive.runs.counts() == {"running": 1, "completed": 1, "new": 1}
+    assert await archive.runs.counts(now=1.0) == {"running": 1, "completed": 1, "new": 1}
+
+
+async def test_a_run_at_work_that_is_silent_is_interrupted_in_lists_and_counts(archive: Archive) -> None:
+    """The same runs as `seen` would tell, without reading them all."""
+    now, states = 1_000_000.0, ("running", "waiting", "paused", "suspended", "completed")
+    senders = {"w": BOX, "l": Sender(sandbox_id="local", origin="local")}
+    for state in states:
+        for kind, sender in senders.items():
+            for age in (0.0, 14.0, 16.0, 89.0, 91.0, 90_000.0):
+                run_id = f"{state}-{kind}-{age:.0f}"
+                await archive.events.receive(sender, run_id, [], now=now - age)
+                await archive.runs.project(run_id, replace(PROJECTION, status=state), [])
+    entries = await archive.runs.entries(RunFilter(limit=1000))
+    told = {entry.run_id: seen(entry, now).status for entry in entries}
+    for state in (*states, "interrupted", "new"):
+        found = await _ids(archive, RunFilter(statuses=(state,), now=now, limit=1000))
+        assert sorted(found) == sorted(run_id for run_id, is_now in told.items() if is_now == state), state
+    assert "interrupted" in told.values()
+    some = await _ids(archive, RunFilter(statuses=("paused", "interrupted"), now=now, limit=1000))
+    assert {told[run_id] for run_id in some} == {"paused", "interrupted"}
+    assert await archive.runs.counts(now=now) == Counter(told.values())
+    lately = await _ids(archive, RunFilter(statuses=("interrupted",), now=now, heard_since=now - 100, limit=1000))
+    assert "running-w-91" in lately
+    assert "running-w-90000" not in lately
+
+
+async def test_runs_at_work_are_found_by_when_they_were_heard(tmp_path: Path) -> None:
+    """Not by looking at all that ever were."""
+    asked: list[tuple[str, Any]] = []
+    async with archive_in(tmp_path) as archive:
+        assert isinstance(archive, DatabaseArchive)
+        engine = archive.database.engine.sync_engine
+        event.listen(engine, "before_cursor_execute", lambda *told: asked.append((told[2], told[3])))
+        await archive.runs.entries(RunFilter(statuses=("running",), now=1_000_000.0))
+        (query, values) = asked[-1]
+        async with archive.database.reading() as connection:
+            plan = [str(row) for row in await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", values)]
+    assert len(plan) == 1
+    assert "SEARCH runs USING INDEX runs_by_heard (heard_at>?" in plan[0]
 
 
 async def test_who_is_behind(archive: Archive) -> None:

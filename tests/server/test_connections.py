@@ -83,7 +83,31 @@ def test_what_nobody_wants_is_not_taken_for_ever(server: Served) -> None:
         assert trickled(line, b" ").startswith(b"HTTP/1.1 413")
 
 
-def test_there_are_only_so_many_connections(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_comes_when_it_is_full_gets_the_place_of_the_oldest_without_a_key(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = server.token("viewer")
+    ask = b"GET /api/v1/stream HTTP/1.1\r\n" + HOST
+    with server.socket() as known:
+        known.sendall(ask + f"Authorization: Bearer {token}\r\n\r\n".encode())
+        assert known.recv(1000).startswith(b"HTTP/1.1 200")
+        monkeypatch.setattr(connections, "MOST_CONNECTIONS", 20)
+        crowd = [server.socket() for _ in range(40)]
+        try:
+            assert server.ask("GET", "/healthz").status == 200
+            assert crowd[0].recv(1000) == b""
+        except ConnectionResetError:
+            pass
+        finally:
+            for line in crowd:
+                line.close()
+        watch = select.poll()
+        watch.register(known, 0)
+        assert watch.poll(0) == []
+
+
+def test_with_keys_alone_there_are_only_so_many_connections(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "make_room", lambda _: False)
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 20)
     crowd = [server.socket() for _ in range(30)]
     try:

@@ -18,7 +18,7 @@ from untildone.core.event import Event, Record
 from untildone.core.fold import fold
 from untildone.core.history import IterationRow, iteration_rows
 from untildone.core.outcome import Usage
-from untildone.core.policy import Policy
+from untildone.core.policy import SESSION, Policy
 from untildone.core.stopping import Reason
 from untildone.engine.journal import Snapshot
 from untildone.server.archive.port import Projection, RunEntry
@@ -112,7 +112,10 @@ def test_a_run_that_waits_says_for_what() -> None:
     limited = failed(1, "rate_limit", retry_at=START + 900)
     waiting = shown(started(1), limited)
     assert waiting.status == "waiting"
-    assert waiting.why.startswith("Waiting for the rate limit until ")
+    # The moment is told as such: whoever reads it may live in another zone.
+    assert (waiting.why, waiting.phase) == (
+        "Waiting for the rate limit; it goes on by itself.", "waiting for the rate limit",
+    )  # fmt: skip
     assert waiting.waiting_until == START + 900
 
 
@@ -123,8 +126,15 @@ def test_a_run_that_is_silent_is_interrupted_and_one_that_ended_is_not() -> None
     assert not seen(replace(at_work, origin="local"), START + 60).alive
     left = seen(at_work, START + 600)
     assert (left.status, left.alive) == ("interrupted", False)
-    assert "10m" in left.why
-    assert "untildone resume it" in left.why
+    assert left.why == (
+        "Nothing was heard of it for 10m: if only the network is down, it reports again by itself; "
+        "else start its worker again, or go on with `untildone resume it` on h."
+    )
+    # Here there is no network in between: its driver is gone, and nothing else.
+    here = seen(replace(at_work, origin="local"), START + 60).why
+    assert here == "The program that drove this run is gone: go on with `untildone resume it`."
+    theirs = seen(replace(at_work, origin="published"), START + 600).why
+    assert theirs.endswith("else start its program again.")
     ended = entry(shown(started(1), ev.ContinuousCompleted(stop_reason=Reason.VALIDATION_PASSED)), heard_at=START)
     assert seen(ended, START + 600).status == "completed"
     assert not seen(ended, START).alive
@@ -162,3 +172,27 @@ def test_a_fold_that_cannot_be_read_is_none() -> None:
 def test_records_of_keeps_what_it_does_not_know() -> None:
     (record,) = records_of([raw(7, "of.tomorrow", "{}")])
     assert (record.seq, codec.event_type(record.event)) == (7, "of.tomorrow")
+
+
+def test_a_loop_that_no_session_has_begun_is_not_at_work() -> None:
+    begin, *rest = opening()
+    assert isinstance(begin, ev.ContinuousStarted)
+    options = replace(begin.spec.options, agent=SESSION)
+    lives = [replace(begin, spec=replace(begin.spec, options=options)), *rest]
+    waits = projection_of(entry(origin="local"), fold_on(Folded(), records(lives), {})[0])
+    assert waits.why == "It waits for a session: type `/untildone:loop --adopt` in one."
+    begun = projection_of(entry(origin="local"), fold_on(Folded(), records([*lives, started(1)]), {})[0])
+    assert (begun.status, begun.why) == ("running", "")
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_advice_for_a_run_elsewhere_says_where_to_type_it(portable: bool) -> None:
+    begin, *rest = opening()
+    assert isinstance(begin, ev.ContinuousStarted)
+    spec = replace(begin.spec, portable=portable)
+    told = records([replace(begin, spec=spec), *rest, started(1), ev.ContinuousSuspended(stop_reason="stop_requested")])
+    now = fold_on(Folded(), told, {})[0]
+    far, here = (projection_of(entry(origin=origin), now).why for origin in ("worker", "local"))
+    assert here.endswith("go on with `untildone resume it`.")
+    assert "Its log is on h: type that there" in far
+    assert ("`untildone resume --from-server run1`" in far) == portable

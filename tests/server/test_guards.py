@@ -13,7 +13,13 @@ EVENT = b'{"event_type": "agent.started", "event_data": {}, "source": "agent"}'
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("here"), names=("runs.example.org",)) as one:
+    with served(tmp_path_factory.mktemp("here")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("named"), names=("runs.example.org",)) as one:
         yield one
 
 
@@ -40,9 +46,8 @@ HOSTS = [
     ("[::1]:80", 200, 401),
     ("LocalHost", 200, 401),
     ("localhost.", 200, 401),
-    # By this name it is reached through a proxy: then nobody is from here.
-    ("runs.example.org", 401, 421),
-    ("RUNS.example.org:443", 401, 421),
+    ("runs.example.org", 421, 421),
+    ("RUNS.example.org:443", 421, 421),
     # A name whose owner points it here is how a page of theirs would read ours.
     ("evil.example", 421, 421),
     ("127.0.0.1.evil.example", 421, 421),
@@ -65,6 +70,15 @@ HOSTS = [
 def test_only_our_own_names(here: Served, everywhere: Served, host: str, here_says: int, everywhere_says: int) -> None:
     assert get(here, "/api/v1/runs", f"Host: {host}") == here_says
     assert get(everywhere, "/api/v1/runs", f"Host: {host}") == everywhere_says
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    # By a name it is reached through a proxy, which may ask for any of ours: then nobody is from here.
+    [("runs.example.org", 401), ("RUNS.example.org:443", 401), ("127.0.0.1", 401), ("evil.example", 421)],
+)
+def test_a_server_with_a_name_of_its_own(named: Served, host: str, expected: int) -> None:
+    assert get(named, "/api/v1/runs", f"Host: {host}") == expected
 
 
 def test_one_host_and_not_two(here: Served) -> None:
@@ -217,3 +231,23 @@ def test_nothing_here_speaks_websocket(here: Served) -> None:
     with here.socket() as line:
         line.sendall(said.encode())
         assert b"101 Switching" not in line.recv(65536)
+
+
+def test_the_noise_of_others_keeps_nobody_out_who_has_a_key(here: Served) -> None:
+    browser = here.log_in()
+    junk = [here.ask("POST", "/api/v1/runs/x/orders", json_body={}).status for _ in range(700)]
+    assert 429 in junk
+    wrong = [here.ask("GET", "/api/v1/runs", token="ud_wrong").status for _ in range(60)]
+    assert 429 in wrong
+    _, fresh = here.token("operator")
+    stop = {"kind": "stop"}
+    assert here.ask("POST", "/api/v1/runs/x/orders", json_body=stop, token=fresh).status == 404
+    assert here.ask("POST", "/api/v1/runs/x/orders", json_body=stop, headers=browser).status == 404
+    assert [here.ask("POST", "/login/once_no", headers=here.own()).status for _ in range(150)][-1] == 429
+    assert here.log_in()
+
+
+def test_a_page_of_another_site_does_not_empty_the_queue(here: Served) -> None:
+    path, host = "/api/v1/sandboxes/box/messages", "Host: 127.0.0.1"
+    assert get(here, path, host, "Referer: http://evil.example/") == 403
+    assert get(here, path, host, "Referer: http://127.0.0.1/runs/x") == 200

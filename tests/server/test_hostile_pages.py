@@ -11,6 +11,7 @@ from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from server.door_kit import Served, served
 from untildone.server.archive.port import EventFilter, published_run
+from untildone.server.keys import cookie_of, hash_of
 
 PATIENCE = 20_000
 ATTACK = """<!doctype html><title>trying</title><body><script>
@@ -50,15 +51,37 @@ Promise.all([
 ]).then(() => setTimeout(() => { document.title = JSON.stringify(tried); }, 500));
 </script>"""
 
+STEALING = """<!doctype html><title>trying</title><body><script>
+const there = "http://127.0.0.1:PORT", tried = {kept: localStorage.getItem("untildone-proof")};
+const read = (name, look) => { try { tried[name] = look() || "refused"; } catch { tried[name] = "refused"; } };
+const opened = window.open(there + "/");
+const framed = document.createElement("iframe");
+framed.src = there + "/";
+document.body.append(framed);
+fetch(there + "/api/v1/sandboxes/victim/messages", {method: "POST", credentials: "include",
+  headers: {"X-Untildone-Proof": "x", "Content-Type": "application/json"}, body: '{"content": "evil"}'})
+  .then((answer) => { tried.header = answer.status; }, () => { tried.header = "refused"; })
+  .then(() => setTimeout(() => {
+    read("opened", () => opened && opened.localStorage.getItem("untildone-proof"));
+    read("framed", () => framed.contentWindow.localStorage.getItem("untildone-proof"));
+    document.title = JSON.stringify(tried);
+  }, 500));
+</script>"""
+STEERING = """() => fetch("/api/v1/sandboxes/victim/messages", {method: "POST", body: '{"content": "mine"}', headers:
+  {"Content-Type": "application/json", "X-Untildone-Proof": localStorage.getItem("untildone-proof")}})
+  .then((answer) => answer.status)"""
+
 
 @contextmanager
-def page_of_somebody_else(port: int) -> Iterator[int]:
+def page_of_somebody_else(port: int, attack: str = ATTACK, cookies: list[str] | None = None) -> Iterator[int]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if cookies is not None:
+                cookies.append(self.headers.get("Cookie", ""))
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
-            self.wfile.write(ATTACK.replace("PORT", str(port)).encode())
+            self.wfile.write(attack.replace("PORT", str(port)).encode())
 
         def log_message(self, *_: object) -> None:
             pass
@@ -116,6 +139,40 @@ def test_a_page_of_somebody_else_gets_nothing_done(server: Served, browser: Brow
     kept = server.run(server.archive.orders.take("victim"))
     assert [message.content for message in kept] == ["for the worker alone"]
     assert is_logged_in(page, server)
+    page.close()
+
+
+def test_whoever_gets_the_cookie_on_another_port_cannot_steer(server: Served, browser: BrowserContext) -> None:
+    page, got = browser.new_page(), list[str]()
+    assert is_logged_in(page, server)
+    proof = page.evaluate("localStorage.getItem('untildone-proof')")
+    with page_of_somebody_else(server.port, STEALING, got) as port:
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.wait_for_function("document.title.startsWith('{')", timeout=PATIENCE)
+        tried = json.loads(page.title())
+    assert tried == {"kept": None, "header": "refused", "opened": "refused", "framed": "refused"}
+    assert proof not in "".join(got)
+    # A cookie knows no port: it was there. Its bearer is no browser, and says whatever helps.
+    stolen = {**server.own(), "Cookie": next(cookie for cookie in got if cookie)}
+    value = stolen["Cookie"].partition("=")[2]
+    pages = [server.ask("GET", path, headers=stolen) for path in ("/", "/search", "/login/once_x", "/api/v1/runs")]
+    assert [answer.status for answer in pages] == [200] * 4
+    assert not any(proof.encode() in answer.body for answer in pages)
+    guesses = [{}, *({"X-Untildone-Proof": guess} for guess in ("", value, cookie_of(value), hash_of(value)))]
+    guesses += [{"X-CSRF-Token": value}, {"Authorization": f"Bearer {value}"}, {"Authorization": f"Bearer ud_{value}"}]
+    for guess in guesses:
+        for path in ("/api/v1/sandboxes/victim/messages", "/api/v1/runs/r/orders", "/runs/r/steer", "/api/v1/runs"):
+            assert server.ask("POST", path, json_body={"content": "evil"}, headers={**stolen, **guess}).status in {
+                401,
+                403,
+            }
+    assert server.ask("POST", f"/login/{value}", headers=stolen).status == 403
+    assert server.ask("POST", "/logout", headers=stolen).status == 303
+    assert server.run(server.archive.orders.take("victim")) == []
+    # Whoever logged in still steers.
+    assert is_logged_in(page, server)
+    assert page.evaluate(STEERING) == 202
+    assert [one.content for one in server.run(server.archive.orders.take("victim"))] == ["mine"]
     page.close()
 
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from server.door_kit import Served, served
+from server.door_kit import Served, served, until
 from server.sending_kit import batch, event, get, send
 from untildone.core.wire import Batch
 from untildone.server import bodies, hot_path
@@ -165,7 +166,7 @@ def test_the_short_cut_and_the_route_answer_alike(server: Served, monkeypatch: p
         ({"event_type": "a", "event_data": []}, ""),
         (batch("alike", range(1, 3)), foreign),
         (batch("alike", range(1, 3)), "ud_wrong"),
-        (batch("mine", range(5, 6), tenure=0), ""),
+        (batch("alike", range(5, 6), tenure=0), ""),
     ]
 
     def answers() -> list[tuple[int, Any]]:
@@ -175,7 +176,36 @@ def test_the_short_cut_and_the_route_answer_alike(server: Served, monkeypatch: p
     short = answers()
     monkeypatch.setattr(hot_path, "_EVENTS", re.compile("never"))
     assert answers() == short
-    assert [status for status, _ in short] == [200, 200, 422, 403, 401, 200]
+    assert [status for status, _ in short] == [200, 200, 422, 403, 401, 409]
+    assert short[-1][1]["last_seq"] == 2
+
+
+def test_a_sign_of_life_does_not_claim_a_name(server: Served) -> None:
+    assert send(server, "wanted", range(0), sandbox="squatter").status == 200
+    assert send(server, "wanted", range(1, 2), sandbox="owner").status == 200
+
+
+def test_an_event_that_is_too_large_is_refused_with_a_line(server: Served) -> None:
+    body = {"run_id": "large", "events": [event(1, event_data={"t": "x" * (4 << 20)})]}
+    answer = server.ask("POST", EVENTS, json_body=body)
+    assert (answer.status, "larger than 4 MiB" in answer.error) == (422, True)
+
+
+def test_who_was_replaced_while_waiting_gets_no_orders(server: Served) -> None:
+    send(server, "handed", range(1, 2), sandbox="old")
+    path = "/api/v1/sandboxes/old/runs/handed/orders?after=0&wait=20"
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(server.ask, "GET", path)
+        until(lambda: server.context.fanout.followers > 0)
+        server.run(server.archive.runs.take_over("handed", sandbox_id="new", tenure=0))
+        server.run(server.archive.orders.give("handed", "pause", {}, by="me", now=1.0))
+        server.run(_ordered(server, "handed"))
+        assert (waiting.result(20).status, json.loads(waiting.result().body)["taken"]) == (409, True)
+    assert server.ask("GET", "/api/v1/sandboxes/old/runs/future/orders").status == 404
+
+
+async def _ordered(server: Served, run_id: str) -> None:
+    server.context.fanout.ordered(run_id)
 
 
 def test_refusals_are_counted(server: Served) -> None:

@@ -7,7 +7,7 @@ from untildone.server.archive.port import Archive
 from untildone.server.keys import (
     TRUSTED_FOR,
     Keyring,
-    csrf_of,
+    cookie_of,
     hash_of,
     is_sandbox_id,
     link_key,
@@ -90,8 +90,8 @@ async def test_secrets_are_long_and_never_the_same() -> None:
     made = {make() for make in (new_token, new_link, new_secret) for _ in range(100)}
     assert len(made) == 300
     assert min(map(len, made)) >= 43
-    assert csrf_of("a") != csrf_of("b")
-    assert csrf_of("a") != hash_of("a")
+    assert cookie_of("a") != cookie_of("b")
+    assert cookie_of("a") != hash_of("a")
 
 
 @pytest.mark.parametrize(

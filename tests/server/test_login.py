@@ -1,4 +1,4 @@
-"""A link that works once becomes a cookie, and only pages of that session may use it."""
+"""A link that works once becomes a cookie that looks and a proof that steers."""
 
 import threading
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ import pytest
 
 from server.door_kit import Reply, Served, served, until
 from untildone.server import guards
-from untildone.server.archive.port import Key
+from untildone.server.archive.port import Key, Scope
 from untildone.server.keys import (
     LINK_SECONDS,
     SESSION_IDLE,
     Keyring,
     Links,
-    csrf_of,
+    cookie_of,
     hash_of,
     link_key,
     new_link,
@@ -36,9 +36,9 @@ def steer(server: Served, headers: dict[str, str]) -> int:
     return server.ask("POST", STEER, json_body=MESSAGE, headers=headers).status
 
 
-def link_in_database(server: Served, *, made_ago: float = 0.0) -> str:
+def link_in_database(server: Served, *, made_ago: float = 0.0, scope: Scope = "operator") -> str:
     code = new_link()
-    key = link_key("operator", label="phone", now=server.context.clock.now() - made_ago)
+    key = link_key(scope, label="phone", now=server.context.clock.now() - made_ago)
     server.run(server.archive.keys.add(key, hash_of(code)))
     return code
 
@@ -62,7 +62,7 @@ def test_looking_at_a_link_does_not_use_it_up(server: Served) -> None:
         assert b'<form method="post">' in page.body
         assert not page.cookies
         assert code.encode() not in page.body
-    assert press(server, code).status == 303
+    assert press(server, code).status == 200
 
 
 @pytest.mark.parametrize("make", [fresh_link, link_in_database], ids=["of this server", "of the command"])
@@ -70,7 +70,9 @@ def test_a_link_logs_in_once(server: Served, make: object) -> None:
     assert callable(make)
     code = make(server)
     first, again = press(server, code), press(server, code)
-    assert (first.status, first.headers["location"]) == (303, "/")
+    assert first.status == 200
+    assert first.proof not in first.cookies[0]
+    assert hash_of(first.proof).encode() not in first.body
     name, *attributes = [part.strip() for part in first.cookies[0].split(";")]
     assert name.startswith("untildone-0=")
     assert {"httponly", "path=/", "samesite=strict"} <= {attribute.lower() for attribute in attributes}
@@ -86,11 +88,11 @@ def test_only_one_of_many_at_the_same_moment_gets_in(server: Served) -> None:
         one.start()
     for one in crowd:
         one.join(20)
-    assert sorted(got) == [303, 403, 403, 403, 403, 403]
+    assert sorted(got) == [200, 403, 403, 403, 403, 403]
 
 
 def test_a_link_is_good_for_ten_minutes(server: Served) -> None:
-    assert press(server, link_in_database(server, made_ago=LINK_SECONDS - 60)).status == 303
+    assert press(server, link_in_database(server, made_ago=LINK_SECONDS - 60)).status == 200
     assert press(server, link_in_database(server, made_ago=LINK_SECONDS + 1)).status == 403
     now = [0.0]
     links = Links(ticks=lambda: now[0])
@@ -122,16 +124,21 @@ def test_a_page_of_another_site_cannot_log_anybody_in(server: Served) -> None:
     code = fresh_link(server)
     assert press(server, code, {"Origin": "http://evil.example"}).status == 403
     assert press(server, code, {"Origin": "null"}).status == 403
-    assert press(server, code).status == 303
+    assert press(server, code).status == 200
 
 
-def test_a_session_steers_only_with_what_its_pages_send_along(server: Served) -> None:
+def without(headers: dict[str, str], name: str) -> dict[str, str]:
+    return {given: value for given, value in headers.items() if given != name}
+
+
+def test_a_session_steers_only_with_the_proof_of_its_own_login(server: Served) -> None:
     browser, other = server.log_in(), server.log_in()
     assert steer(server, browser) == 202
-    assert steer(server, {**browser, "X-CSRF-Token": ""}) == 403
-    assert steer(server, {**browser, "X-CSRF-Token": "é"}) == 403
-    assert steer(server, {**browser, "X-CSRF-Token": other["X-CSRF-Token"]}) == 403
-    assert steer(server, {name: value for name, value in browser.items() if name != "Origin"}) == 403
+    cookie = browser["Cookie"].partition("=")[2]
+    for shown in ("", "é", other["X-Untildone-Proof"], cookie, hash_of(cookie), cookie_of(cookie)):
+        assert steer(server, {**browser, "X-Untildone-Proof": shown}) == 403
+    assert steer(server, without(browser, "X-Untildone-Proof")) == 403
+    assert steer(server, without(browser, "Cookie")) == 401
     for origin in (
         "http://evil.example",
         "null",
@@ -143,38 +150,63 @@ def test_a_session_steers_only_with_what_its_pages_send_along(server: Served) ->
         assert steer(server, {**browser, "Sec-Fetch-Site": site}) == 403
 
 
+def test_the_proof_of_a_viewer_proves_a_viewer(server: Served) -> None:
+    code = link_in_database(server, scope="viewer")
+    answer = press(server, code)
+    cookie = answer.cookies[0].partition(";")[0]
+    browser = {**server.own(), "Cookie": cookie, "X-Untildone-Proof": answer.proof}
+    assert server.ask("GET", "/api/v1/runs", headers=browser).status == 200
+    refused = server.ask("POST", STEER, json_body=MESSAGE, headers=browser)
+    assert (refused.status, "may look, not steer" in refused.error) == (403, True)
+
+
+def test_a_page_whose_session_ended_is_told_how_to_log_in(server: Served) -> None:
+    by_page = {**server.log_in(), "HX-Request": "true"}
+    for gone, status in (("Cookie", 401), ("X-Untildone-Proof", 403)):
+        answer = server.ask("POST", STEER, json_body=MESSAGE, headers=without(by_page, gone))
+        assert answer.status == status
+        assert "`untildone token login`" in answer.error
+        assert "Bearer" not in answer.error
+    by_program = server.ask("POST", STEER, json_body=MESSAGE)
+    assert "Bearer" in by_program.error
+
+
 def test_a_session_looks_without_it(server: Served) -> None:
     cookie = {"Cookie": server.log_in()["Cookie"]}
     assert server.ask("GET", "/api/v1/runs", headers={**cookie, "X-Forwarded-For": "10.0.0.7"}).status == 200
     assert server.ask("GET", "/api/v1/runs", headers={"X-Forwarded-For": "10.0.0.7"}).status == 401
 
 
-def test_two_cookies_of_the_name_are_none(server: Served) -> None:
+def test_two_cookies_of_the_name_are_none_unless_the_proof_tells_which(server: Served) -> None:
     browser = server.log_in()
-    doubled = {**browser, "Cookie": f"{browser['Cookie']}; {browser['Cookie']}"}
-    assert steer(server, doubled) == 401
+    doubled = {**browser, "Cookie": f"{browser['Cookie']}; {browser['Cookie'].partition('=')[0]}=x"}
+    assert steer(server, without(doubled, "X-Untildone-Proof")) == 401
+    # Whoever sets a second one keeps nobody from steering.
+    assert steer(server, doubled) == 202
 
 
 def test_over_https_the_cookie_is_bound_to_the_host(server: Served) -> None:
     by_proxy = {"Host": "runs.example.org", "X-Forwarded-Proto": "https", "X-Forwarded-For": "10.0.0.7"}
     own = {**by_proxy, "Origin": "https://runs.example.org"}
     answer = press(server, fresh_link(server), own)
-    assert answer.status == 303
+    assert answer.status == 200
     assert answer.cookies[0].startswith("__Host-untildone=")
     assert "; secure" in answer.cookies[0].lower()
     secret = answer.cookies[0].partition(";")[0].partition("=")[2]
-    csrf = {"X-CSRF-Token": csrf_of(secret)}
-    assert steer(server, {**own, **csrf, "Cookie": f"__Host-untildone={secret}"}) == 202
+    proof = {"X-Untildone-Proof": answer.proof}
+    assert steer(server, {**own, **proof, "Cookie": f"__Host-untildone={secret}"}) == 202
     # A sibling domain can set any cookie but that one.
-    assert steer(server, {**own, **csrf, "Cookie": f"untildone-0={secret}"}) == 401
+    assert steer(server, {**own, **proof, "Cookie": f"untildone-0={secret}"}) == 401
     # And a page that came over plain http is not ours.
-    plain = {**own, **csrf, "Origin": "http://runs.example.org", "Cookie": f"__Host-untildone={secret}"}
+    plain = {**own, **proof, "Origin": "http://runs.example.org", "Cookie": f"__Host-untildone={secret}"}
     assert steer(server, plain) == 403
 
 
 def test_logging_out_ends_the_session_in_the_database_too(server: Served) -> None:
     browser = server.log_in()
-    assert server.ask("POST", "/logout", headers={**browser, "X-CSRF-Token": ""}).status == 403
+    assert server.ask("POST", "/logout", headers=without(browser, "X-Untildone-Proof")).status == 303
+    # Whoever has no more than the cookie ends nobody's session.
+    assert steer(server, browser) == 202
     answer = server.ask("POST", "/logout", headers=browser)
     assert answer.status == 303
     assert "max-age=0" in answer.cookies[0].lower()
@@ -212,6 +244,10 @@ def test_whoever_waits_for_an_order_gets_none_with_a_revoked_token(
 ) -> None:
     monkeypatch.setattr(guards, "RECHECK", 0.5)
     key, secret = server.token("worker", "waiting")
+    event = {"event_type": "agent.message", "event_data": {}, "seq": 1, "at": 1.0, "kind": "trace"}
+    batch = {"run_id": "r1", "events": [event]}
+    _, other = server.token("worker", "waiting")
+    assert server.ask("POST", "/api/v1/sandboxes/waiting/events", json_body=batch, token=other).status == 200
     path = "/api/v1/sandboxes/waiting/runs/r1/orders?wait=1.5"
     answers: list[Reply] = []
     waits = threading.Thread(target=lambda: answers.append(server.ask("GET", path, token=secret)))

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from core.run_kit import completed, opening, started
@@ -237,6 +238,33 @@ async def test_a_run_whose_driver_reports_here_is_left_to_it_from_its_first_word
         await mirror.settled()
     known = {entry.run_id for entry in await machine.archive.runs.entries(RunFilter())}
     assert known == {"other", "bad", "none"}
+
+
+async def test_a_run_whose_reports_are_refused_is_shown_all_the_same(machine: Machine) -> None:
+    """The driver learns of it only after it began, and perhaps after its server was looked at for the first time."""
+    state, settings = machine.folder / "store", ServerSettings(database="", port=7777)
+    account = Account(run_id="r1", server="http://localhost:7777", sandbox_id="box")
+    Accounts(state).write(account)
+    mirror = machine.mirror(reports_itself=reporting_here(state, settings))
+    async with mirror.running():
+        lease = await machine.begin("r1")
+        machine.clock.at += 1
+        await mirror.settled()
+        assert await machine.archive.runs.entries(RunFilter()) == []
+        Accounts(state).write(msgspec.structs.replace(account, refusals=1))
+        await machine.until("r1", lambda entry: entry.last_seq == 2)
+        await machine.work(lease, iterations=1)
+        await machine.end(lease)
+        await machine.until("r1", lambda entry: entry.last_seq == 15)
+
+
+async def test_what_a_driver_could_not_report_before_it_ended_is_shown(machine: Machine) -> None:
+    state, settings = machine.folder / "store", ServerSettings(database="", port=7777)
+    Accounts(state).write(Account(run_id="r1", server="http://localhost:7777", sandbox_id="box"))
+    await machine.old_run("r1", iterations=1)
+    mirror = machine.mirror(reports_itself=reporting_here(state, settings))
+    async with mirror.running():
+        await machine.until("r1", lambda entry: entry.last_seq == 15)
 
 
 async def test_a_loop_that_lives_in_a_session_is_heard_of(machine: Machine) -> None:

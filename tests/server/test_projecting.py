@@ -119,7 +119,8 @@ async def test_a_state_that_cannot_be_kept_begins_anew_and_says_so(
     known = await current(file_archive)
     assert (known.projection.status, known.projection.name) == (UNREADABLE, "it")
     assert "cannot be kept" in known.projection.why
-    assert len(known.projection.state) < 10_000
+    # Large events are folded a few at a time: what came after the new beginning is in it.
+    assert len(known.projection.state) < 3_000_000
     assert state_of(known).last_seq == told[-1].seq
     assert (await file_archive.runs.iterations("run1"))[-1].number == 7
 
@@ -150,7 +151,7 @@ async def test_what_was_stored_while_nobody_projected_is_found(file_archive: Arc
     async with projector.running(), asyncio.timeout(10):
         while await file_archive.runs.behind(limit=10):
             await asyncio.sleep(0.01)
-    assert (await file_archive.runs.counts()) == {"completed": 5}
+    assert (await file_archive.runs.counts(now=0.0)) == {"completed": 5}
 
 
 async def test_a_late_word_about_an_early_iteration_finds_its_row(archive: Archive, projector: Projector) -> None:

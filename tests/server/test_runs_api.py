@@ -61,15 +61,36 @@ def test_a_real_run_is_shown_as_it_stands(server: Served) -> None:
     server.run(server.context.projector.settled("real"))
     run = get(server, "/api/v1/runs/real")
     assert (run["last_seq"], run["folded_seq"], run["attempts"]) == (len(told), len(told), 1)
-    assert run["status"] == "running"
-    assert run["alive"] is False
+    assert (run["status"], run["alive"]) == ("interrupted", False)
+    assert run["why"].startswith("Nothing was heard of it for ")
     rows = get(server, "/api/v1/runs/real/iterations")
     assert [(row["number"], row["outcome"]) for row in rows["iterations"]] == [(1, "ok")]
     assert [one["run_id"] for one in get(server, f"/api/v1/runs?text={quote(run['goal'][:8].upper())}")["runs"]] == [
         "real"
     ]
     assert get(server, "/api/v1/runs?text=real&status=completed&status=paused")["runs"] == []
-    assert len(get(server, "/api/v1/runs?text=real&status=running")["runs"]) == 1
+    assert get(server, "/api/v1/runs?text=real&status=running")["runs"] == []
+    [listed] = get(server, "/api/v1/runs?text=real&status=interrupted")["runs"]
+    assert (listed["status"], listed["alive"], bool(listed["why"])) == ("interrupted", False, True)
+    numbers = server.ask("GET", "/metrics").body.decode()
+    assert 'untildone_runs{status="interrupted"}' in numbers
+    server.run(server.archive.runs.heard("real", now=time.time()))
+    assert get(server, "/api/v1/runs/real")["status"] == "running"
+    assert [one["run_id"] for one in get(server, "/api/v1/runs?text=real&status=running")["runs"]] == ["real"]
+
+
+def test_an_iteration_is_given_as_it_is_described(server: Served) -> None:
+    told = stored(records([*opening(), started(1)]))
+    server.run(server.archive.events.receive(WORKER, "cut", told, now=time.time()))
+    server.run(server.context.projector.settled("cut"))
+    [row] = get(server, "/api/v1/runs/cut/iterations")["iterations"]
+    described = get(server, "/api/openapi.json")["components"]["schemas"]["IterationOut"]["properties"]
+    assert row.keys() == described.keys()
+    assert (row["outcome"], row["first_seq"], row["session_id"]) == ("running", len(told), "")
+    server.run(server.archive.events.receive(WORKER, "cut-off", told, now=START))
+    server.run(server.context.projector.settled("cut-off"))
+    [row] = get(server, "/api/v1/runs/cut-off/iterations")["iterations"]
+    assert row["outcome"] == "abandoned", "nobody drives it any more"
 
 
 @pytest.mark.parametrize(
@@ -206,6 +227,10 @@ def test_steering_takes_an_operator_and_the_worker_gets_the_order(server: Served
         ({"kind": "message", "content": "x" * 20_001}, 422),
         ({"kind": "limits", "max_cost_usd": -1}, 422),
         ({"kind": "limits", "max_cost": 1}, 422),
+        ({"kind": "limits", "max_cost_usd": "7.50"}, 422),
+        ({"kind": "limits", "max_cost_usd": "7,50"}, 422),
+        ({"kind": "limits", "max_runs": "1_000"}, 422),
+        ({"kind": "limits", "max_runs": True}, 422),
         ({"kind": "limits"}, 422),
         ({"kind": "waive", "patterns": []}, 422),
         ({"kind": "explode"}, 422),
@@ -273,15 +298,18 @@ def test_parcels_are_kept_and_given_back_to_those_who_may(server: Served, operat
     for content, seq in ((b"\x1f\x8bfirst", 2), (b"\x1f\x8bsecond", 3)):
         put = server.ask("PUT", f"{own}/transcript/abc?seq={seq}", body=content, headers=octets)
         assert (put.status, json.loads(put.body)["size"]) == (200, len(content))
-    answer = server.ask("GET", f"{own}/transcript/abc")
+    # Being on this machine is enough to speak for a sandbox without a token, not to read what was said in it.
+    assert [server.ask("GET", path).status for path in (own, f"{own}/transcript/abc")] == [401, 401]
+    answer = server.ask("GET", f"{own}/transcript/abc", token=operator)
     assert (answer.body, answer.headers["x-seq"]) == (b"\x1f\x8bsecond", "3")
-    assert [one["name"] for one in get(server, own)["parcels"]] == ["transcript/abc"]
+    assert [one["name"] for one in get(server, own, token=operator)["parcels"]] == ["transcript/abc"]
     theirs = "/api/v1/runs/parcels/parcels"
     assert server.ask("GET", theirs).status == 401
     assert server.ask("GET", f"{theirs}/transcript/abc", token=server.token("viewer")[1]).status == 403
     assert server.ask("GET", f"{theirs}/transcript/abc", token=operator).body == b"\x1f\x8bsecond"
-    assert server.ask("GET", "/api/v1/sandboxes/other/runs/parcels/parcels/transcript/abc").status == 403
-    assert server.ask("GET", f"{own}/notes").status == 404
+    other = "/api/v1/sandboxes/other/runs/parcels/parcels/transcript/abc"
+    assert server.ask("GET", other, token=operator).status == 403
+    assert server.ask("GET", f"{own}/notes", token=operator).status == 404
 
 
 @pytest.mark.parametrize(
@@ -317,6 +345,12 @@ def test_health_and_numbers(server: Served) -> None:
     assert float(told["untildone_resident_bytes"]) > 10_000_000
     assert float(told["untildone_batch_seconds_count"]) > 0
     assert any(name.startswith("untildone_runs{") for name in told)
+    before = float(told["untildone_followers_lagged_total"])
+    server.context.fanout.lagged += 2
+    for _ in range(2):
+        numbers = server.ask("GET", "/metrics").body.decode().splitlines()
+        assert "# TYPE untildone_followers_lagged_total counter" in numbers
+        assert f"untildone_followers_lagged_total {before + 2}" in numbers
 
 
 def test_a_database_that_is_away_is_said_in_one_line(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:

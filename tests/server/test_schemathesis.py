@@ -14,7 +14,6 @@ from schemathesis.checks import CHECKS, load_all_checks
 from server.door_kit import Served, served
 from server.sending_kit import send
 
-EXAMPLES = 6
 _CHECKED = (
     "not_a_server_error",
     "status_code_conformance",
@@ -37,9 +36,10 @@ def operator(server: Served) -> str:
     return server.token("operator")[1]
 
 
+@pytest.mark.parametrize("examples", [6, pytest.param(100, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_no_input_makes_it_fail_and_every_answer_is_as_described(
-    server: Served, operator: str, mode: GenerationMode
+    server: Served, operator: str, mode: GenerationMode, examples: int
 ) -> None:
     load_all_checks()
     checks = CHECKS.get_by_names(_CHECKED)
@@ -49,7 +49,7 @@ def test_no_input_makes_it_fail_and_every_answer_is_as_described(
     for found in schema.exclude(path_regex=_ENDLESS).get_all_operations():
         operation = found.ok()
 
-        @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy(generation_mode=mode))
         def answers_as_described(case: Any) -> None:
             # How long a worker waits is tested elsewhere.

@@ -49,8 +49,11 @@ class World:
         await self.projector.settled("run1")
         return lease
 
-    async def give(self, kind: OrderKind, run_id: str = "run1", **data: Any) -> int:
+    async def give(self, kind: OrderKind, run_id: str = "run1", **data: Any) -> int | None:
         return (await self.steering.give(run_id, kind, data, by="alex")).number
+
+    async def said(self, kind: OrderKind, **data: Any) -> str:
+        return (await self.steering.give("run1", kind, data, by="alex")).said
 
 
 @pytest.fixture
@@ -72,14 +75,17 @@ async def test_an_order_waits_with_a_number_and_wakes_the_worker(world: World) -
     (order,) = await world.archive.orders.after("run1", 0, now=world.clock.now())
     assert (order.number, order.kind, order.by) == (number, "message", "dashboard (alex)")
     assert (order.data["content"], order.data["urgent"]) == ("look at the lexer", True)
-    assert await world.give("stop", after_iteration=True) > number
+    later = await world.give("stop", after_iteration=True)
+    assert number is not None
+    assert later is not None
+    assert later > number
 
 
 async def test_what_is_asked_of_a_run_of_this_machine_is_in_its_log(world: World, tmp_path: Path) -> None:
     await world.local(started(1), folder=tmp_path)
-    assert await world.give("message", content="look at the lexer") == 0
-    assert await world.give("limits", max_cost_usd=9.5) == 0
-    assert await world.give("stop") == 0
+    assert await world.give("message", content="look at the lexer") is None
+    assert await world.give("limits", max_cost_usd=9.5) is None
+    assert await world.give("stop") is None
     asked = [record.event for record in await world.log.read("run1", after=3)]
     by = "dashboard (alex)"
     assert asked == [
@@ -143,7 +149,7 @@ async def test_a_run_that_is_done_takes_nothing(world: World) -> None:
 async def test_between_two_goals_a_stop_is_heard(world: World) -> None:
     ended = ev.ContinuousCompleted(stop_reason="completion_signal")
     await world.remote(started(1), completed(1, claim=done_claim()), ended, then=("docs.md",), then_goals=("docs",))
-    assert await world.give("stop") > 0
+    assert await world.give("stop") is not None
     with pytest.raises(OrderImpossible):
         await world.give("pause")
 
@@ -155,8 +161,8 @@ async def test_a_silent_run_cannot_be_stopped_now(world: World) -> None:
         await world.give("stop")
     with pytest.raises(OrderImpossible, match="not running"):
         await world.give("message", content="x", message_type="interrupt")
-    assert await world.give("message", content="x") > 0
-    assert await world.give("limits", max_runs=50) > 0
+    assert await world.give("message", content="x") is not None
+    assert await world.give("limits", max_runs=50) is not None
 
 
 async def test_a_run_that_stopped_is_resumed_where_it_lives(world: World) -> None:
@@ -177,8 +183,8 @@ async def test_a_loop_inside_a_session_is_steered_there(world: World) -> None:
 async def test_a_published_worker_gets_messages_and_nothing_else(world: World) -> None:
     await world.archive.events.publish("box", stored(records([started(1)])), now=world.clock.now())
     run_id = published_run("box")
-    assert await world.give("message", run_id, content="hello", message_type="guardian_nudge") == 0
-    assert await world.give("message", run_id, content="halt", message_type="interrupt") == 0
+    assert await world.give("message", run_id, content="hello", message_type="guardian_nudge") is None
+    assert await world.give("message", run_id, content="halt", message_type="interrupt") is None
     queued = await world.archive.orders.take("box")
     assert [(one.content, one.message_type) for one in queued] == [("hello", "guardian_nudge"), ("halt", "interrupt")]
     with pytest.raises(OrderImpossible, match="only fetches messages"):
@@ -207,3 +213,33 @@ async def test_runs_of_this_machine_are_not_steered_without_their_log(world: Wor
     steering = Steering(world.archive, world.fanout, world.clock)  # type: ignore[arg-type]  # nobody sleeps here
     with pytest.raises(UntildoneError, match="steer it there"):
         await steering.give("run1", "stop", {}, by="alex")
+
+
+async def test_limits_that_are_used_up_already_say_what_comes_of_them(world: World) -> None:
+    policy = Policy(max_runs=20, max_cost_usd=5.0)
+    work = [event for number in (1, 2) for event in (started(number), completed(number, cost_usd=1.0))]
+    await world.remote(*work, started(3), policy=policy)
+    assert await world.said("limits", max_runs=30) == "the new limits hold"
+    used = "that is less than what is used"
+    assert await world.said("limits", max_runs=1) == f"max runs: {used}: it stops after its running iteration"
+    assert await world.said("limits", max_cost_usd=1.5) == f"max cost usd: {used}: it stops now"
+    assert await world.said("limits", max_cost_usd=2.05) == "max cost usd: that is as good as used up: it stops now"
+    assert await world.said("limits", deadline=world.clock.now() - 60) == "this deadline is past: it stops now"
+    assert await world.said("limits", deadline=world.clock.now() + 6000) == "the new limits hold"
+    world.clock.at += 600
+    left = await world.said("limits", max_runs=2)
+    assert left == f"max runs: {used}: whoever goes on with it is stopped at once"
+    assert await world.said("limits", max_runs=3) == "the new limits hold, once somebody goes on with it"
+
+
+async def test_the_limits_of_a_run_are_those_that_were_asked_for_last(world: World, tmp_path: Path) -> None:
+    await world.remote(started(1), policy=Policy(max_runs=20, max_cost_usd=5.0), run_id="far")
+    await world.give("limits", "far", max_runs=25)
+    await world.give("limits", "far", max_cost_usd=None)
+    held = await world.steering.limits("far")
+    assert (held.max_runs, held.max_cost_usd) == (25, None)
+    await world.local(started(1), folder=tmp_path)
+    await world.give("limits", max_runs=7)
+    assert (await world.steering.limits("run1")).max_runs == 7
+    with pytest.raises(RunNotFound):
+        await world.steering.limits("nowhere")

@@ -7,11 +7,15 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 
+import msgspec
 import pytest
 
+from server.archive_kit import WORKER
 from server.door_kit import Served, served, until
-from server.sending_kit import Stream, event, send
+from server.sending_kit import Stream, batch, event, send
+from untildone.core.wire import Batch
 from untildone.server import event_stream, fanout, streams
+from untildone.server.intake import stored_events
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +26,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def followers(server: Served) -> int:
     return server.context.fanout.followers
+
+
+def parsed_batch(first: int) -> Batch:
+    return msgspec.json.decode(json.dumps(batch("lagged", range(first, first + 100))), type=Batch)
 
 
 def numbers(events: list[dict[str, object]]) -> list[object]:
@@ -145,15 +153,22 @@ def test_who_leaves_is_forgotten_at_once(server: Served) -> None:
 
 
 def test_one_that_lagged_gets_all_of_it_from_the_archive(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fanout, "MOST_WAITING", 20_000)
+    monkeypatch.setattr(fanout, "MOST_NOTES", 1)
+    monkeypatch.setattr(fanout, "BURST_EVENTS", 1)
     send(server, "lagged", range(1, 2))
     stream = Stream(server, "/api/v1/runs/lagged/stream?after=0")
+    assert numbers(stream.events(1)) == [1]
     lagged = server.context.fanout.lagged
-    long = {"iteration_num": 1, "text": "z" * 15_000}
-    for first in range(2, 600, 13):
-        body = {"run_id": "lagged", "events": [event(seq, event_data=long) for seq in range(first, first + 13)]}
-        server.ask("POST", "/api/v1/sandboxes/box/events", json_body=body)
-    assert numbers(stream.events(599)) == list(range(1, 600))
+    bursts = [stored_events(parsed_batch(n)) for n in range(2, 602, 100)]
+
+    async def too_much_at_once() -> None:
+        for burst in bursts:
+            await server.archive.events.receive(WORKER, "lagged", burst, now=1.0)
+        for burst in bursts:
+            server.context.fanout.events("lagged", burst)
+
+    server.run(too_much_at_once())
+    assert numbers(stream.events(600)) == list(range(2, 602))
     stream.close()
     assert server.context.fanout.lagged > lagged
 

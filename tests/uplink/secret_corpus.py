@@ -162,6 +162,23 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "in a third basic login": lambda s: "Basic " + base64.b64encode(f"user1:{s}!".encode()).decode(),
 }
 
+_DRAWN = draw(ALNUM, 12) + "4x" + draw(ALNUM, 14)
+SAID: tuple[str, ...] = (
+    f"http://127.0.0.1:8642/login/«once_{draw(ALNUM + '-_', 43)}»",
+    f"the token is «ud_{draw(ALNUM + '-_', 43)}»",
+    f"Authorization: Basic «{_DRAWN}»",
+    f"authorization: bearer «{_DRAWN}»",
+    f"Cookie: «session={_DRAWN}»",
+    "curl -s -u admin:«Sup3rS3cret99» https://h",
+    "mysql -uroot -p«Sup3rS3cret99»",
+    "tool --password=«Sup3rS3cret99» --verbose",
+    "tool --api-key «Sup3rS3cret99»",
+    f"https://h/cb?access_token=«{_DRAWN}»&x=1",
+    "machine h login u password «Sup3rS3cret99»",
+    f"aws_session_token = «{_DRAWN}//////////{_DRAWN}»",
+)
+"""Commands and requests, with what is secret of them in marks."""
+
 INNOCENT: tuple[str, ...] = (
     "The password is read from os.environ['SMTP_PASSWORD'].",
     "password: str = field(repr=False)",
@@ -199,6 +216,9 @@ INNOCENT: tuple[str, ...] = (
     "C:\\new\\table\\readme.txt",
     "a regex: \\bsecret\\b|\\btoken\\b",
     "DEBUG=true PORT=3000 NODE_ENV=production",
+    "Authorization: Basic authentication is not enough, the --password option is needed",
+    "--token TOKEN and --password=$PASSWORD, or --api-key=<key>; curl -u user:$PASS",
+    "docker run -u 1000:1000 -p 8080:8080 mysql",
     "postgres is up, user postgres, database postgres",
     "keyboard layouts, monkeys, turkeys and tokenizers",
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ",

@@ -117,7 +117,10 @@ async def test_large_bodies_are_packed_and_connections_kept() -> None:
     assert len(body) < 5000
     assert json.loads(gzip.decompress(body))["events"][0]["event_data"]["message"] == "x" * 50_000
     assert server.connections == 1
-    assert server.asked[4][0] == f"PUT /api/v1/sandboxes/box%201/runs/{RUN}/parcels/transcript/s%201?seq=9 HTTP/1.1"
+    assert (
+        server.asked[4][0]
+        == f"PUT /api/v1/sandboxes/box%201/runs/{RUN}/parcels/transcript/s%201?seq=9&tenure=0 HTTP/1.1"
+    )
 
 
 @pytest.mark.parametrize("status", [404, 408, 425, 429, 500, 502, 503, 504])
@@ -140,6 +143,26 @@ async def test_what_will_not_pass_is_refused(status: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "said", "helps"),
+    [
+        (401, "this needs a token", True), (403, "this token is for another sandbox", True), (403, "", True),
+        (403, "this run is another sandbox's", False), (422, "not an id of a sandbox", False),
+    ],
+)  # fmt: skip
+async def test_whoever_has_the_wrong_token_is_told_which_one_fits(status: int, said: str, *, helps: bool) -> None:
+    async with Canned(status=status, body=json.dumps({"error": said}).encode()).running() as server:
+        uplink = server.uplink()
+        with pytest.raises(UplinkRefused) as told:
+            await uplink.received(RUN)
+        assert ("`untildone token create --scope worker --sandbox box 1`" in str(told.value)) is helps
+        assert ("this is sandbox box 1" in str(told.value)) is helps
+        with pytest.raises(UplinkRefused) as looked:
+            await uplink.ask("GET", "/api/v1/runs")
+        assert "token create" not in str(looked.value)
+        await uplink.close()
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"", b"<html>", b"[]", b"{}", b'{"last_seq": "x"}', b"\xff\xfe", b"[" * 100_000, b"null",
@@ -157,6 +180,34 @@ async def test_whatever_a_server_answers_is_one_line_without_the_token(status: i
     assert TOKEN not in said
     assert said.isprintable()
     assert len(said) < 400
+
+
+@pytest.mark.parametrize("last", [-1, 2**53 + 1, 10**30])
+async def test_a_number_that_nobody_can_hold_is_no_answer(last: int) -> None:
+    async with Canned(body=json.dumps({"last_seq": last}).encode()).running() as server:
+        uplink = server.uplink()
+        with pytest.raises(UplinkDown, match="something else"):
+            await uplink.received(RUN)
+        await uplink.close()
+    async with Canned(body=json.dumps([{"number": last, "kind": "stop"}]).encode()).running() as server:
+        uplink = server.uplink()
+        with pytest.raises(UplinkDown, match="something else"):
+            await uplink.orders(RUN, after=0, wait=0)
+        await uplink.close()
+
+
+async def test_a_token_that_is_not_taken_any_more_is_read_again() -> None:
+    kept = iter(["ud_new", "ud_new"])
+    async with Canned(status=401, body=b"{}").running() as server:
+        uplink = HttpUplink(f"http://127.0.0.1:{server.port}", "box", TOKEN, renewed=lambda: next(kept))
+        with pytest.raises(UplinkRefused):
+            await uplink.received(RUN)
+        assert [f"Bearer {token}" in str(server.asked) for token in (TOKEN, "ud_new")] == [True, True]
+        with pytest.raises(UplinkRefused):
+            await uplink.received(RUN)
+        await uplink.close()
+    assert len(server.asked) == 3
+    assert "ud_new" in str(server.asked[-1])
 
 
 async def test_an_answer_without_end_is_cut() -> None:

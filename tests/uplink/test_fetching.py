@@ -62,6 +62,41 @@ async def test_a_server_that_goes_round_in_circles_is_left() -> None:
     assert len(answers.asked) == 1
 
 
+async def test_empty_pages_are_an_end() -> None:
+    def answer(path: str) -> Any:
+        after = int(path.partition("after=")[2].partition("&")[0])
+        return {"events": [event(1)] if after == 0 else [], "next": after + 1}
+
+    found, answers = reader(answer)
+    assert len(await found.control("r1")) == 1
+    assert len(answers.asked) == 2
+
+
+@pytest.mark.parametrize("seqs", [(2, 1), (1, 1)])
+async def test_events_in_disorder_are_no_log(seqs: tuple[int, int]) -> None:
+    found, _ = reader(lambda _: {"events": [event(seq) for seq in seqs], "next": None})
+    with pytest.raises(UplinkDown, match="in disorder"):
+        await found.control("r1")
+
+
+async def test_another_run_than_the_one_asked_for_is_not_taken() -> None:
+    found, _ = reader(lambda _: {"run_id": "r2", "sandbox_id": "b", "origin": "worker", "last_seq": 1})
+    with pytest.raises(UplinkDown, match="another run"):
+        await found.run("r1")
+
+
+async def test_numbers_beyond_all_measure_are_garbage() -> None:
+    run = {"run_id": "r1", "sandbox_id": "b", "origin": "worker", "last_seq": 10**30}
+    for said, asking in (
+        (run, lambda found: found.run("r1")),
+        ({"events": [event(10**30)]}, lambda found: found.control("r1")),
+        ({"tenure": -1}, lambda found: found.take("r1", 0)),
+    ):
+        found, _ = reader(lambda _, said=said: said)
+        with pytest.raises(UplinkDown, match="something else than expected"):
+            await asking(found)
+
+
 @pytest.mark.parametrize("said", [b"", b"<html>", b"[]", b"{}", b'{"run_id": 5}', b'{"run_id":"../x"}', b"[" * 100_000])
 async def test_garbage_is_one_line(said: bytes) -> None:
     found, _ = reader(lambda _: said)

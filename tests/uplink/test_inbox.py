@@ -16,8 +16,9 @@ from untildone.core.state import LoopState
 from untildone.core.wire import Order, OrderKind, Receipt
 from untildone.errors import LeaseLost, StoreError
 from untildone.store.memory import MemoryLog
+from untildone.uplink import inbox as subject
 from untildone.uplink.inbox import Inbox, event_for
-from uplink.uplink_kit import RUN, MemoryUplink, begun, down, refused, until
+from uplink.uplink_kit import RUN, MemoryUplink, begun, down, refused, taken, until
 
 LIMITED = LoopState(run_id=RUN, phase="running", policy=Policy(max_runs=5))
 
@@ -74,6 +75,8 @@ def test_an_order_becomes_its_event(asked: Order, event: Event) -> None:
         (order("limits", max_runs=True), "above zero"),
         (order("limits", max_runs="9"), "above zero"),
         (order("limits", max_runs=1.5), "whole number"),
+        (order("limits", max_runs=10**400), "above zero"),
+        (order("limits", max_cost_usd=1e308), "above zero"),
         (order("limits", max_cost_usd=float("inf")), "above zero"),
         (order("limits", max_cost_usd=float("nan")), "above zero"),
         (order("waive"), "patterns"),
@@ -208,6 +211,31 @@ async def test_a_store_in_trouble_is_tried_again_and_a_lost_lease_is_the_end(dri
 
 
 @pytest.mark.anyio
-async def test_a_refusal_is_the_end(driving: Driving) -> None:
+async def test_only_a_run_that_was_taken_over_is_the_end(driving: Driving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "REFUSED_REST", 0.02)
+    uplink = MemoryUplink(fail=refused)
+    uplink.give("pause")
+    task = asyncio.create_task(driving.inbox(uplink).run())
+    await asyncio.sleep(0.05)
+    uplink.fail = lambda: None
+    await until(lambda: driving.state.paused)
+    uplink.fail = taken
     async with asyncio.timeout(5):
-        await driving.inbox(MemoryUplink(fail=refused)).run()
+        await task
+
+
+@pytest.mark.parametrize("kind", ["stop", "pause", "skip_wait"])
+def test_what_the_server_had_seen_says_for_whom_an_order_was_however_long_a_laptop_slept(kind: str) -> None:
+    driven = replace(LIMITED, driven_from=40)
+    slept = msgspec.structs.replace(order(kind, age=3600.0), seen=40)
+    assert not isinstance(event_for(slept, driven, 60.0), ev.OrderRefused)
+    earlier = msgspec.structs.replace(order(kind, age=0.0), seen=39)
+    refusal = event_for(earlier, driven, 60.0)
+    assert isinstance(refusal, ev.OrderRefused)
+    assert "earlier driver" in refusal.reason
+
+
+def test_the_newest_driver_is_the_one_that_counts() -> None:
+    resumed = ev.ContinuousResumed(pid=1, host="h", version="1", lease=1)
+    records = [ev.Record(seq=seq, at=1.0, event=resumed) for seq in (2, 9)]
+    assert fold(records).driven_from == 9

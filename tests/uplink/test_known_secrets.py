@@ -41,6 +41,35 @@ def test_these_are_not(value: str) -> None:
     assert not is_secret(value)
 
 
+@pytest.mark.parametrize("by_look", [False, True])
+def test_places_and_people_are_no_secrets(*, by_look: bool) -> None:
+    plain = {
+        "GIT_AUTHOR_NAME": "Ann-Marie7", "GIT_AUTHOR_EMAIL": "ann.m7x9@example.org",
+        "GIT_AUTHOR_DATE": "2026-01-31T07:30",
+        "GIT_COMMITTER_NAME": "Ann-Marie7", "GIT_COMMITTER_EMAIL": "a8f3k2Qz9bTy@example.org",
+        "CLAUDE_CONFIG_DIR": "/tmp/tmpx8f3k2Qz9bTyLmN0/claude", "NO_PROXY": "localhost,127.0.0.1,.internal",
+        "no_proxy": "localhost,10.0.0.0/8", "PWD": "/tmp/x8f3k2Qz9bTyLmN0", "OLDPWD": "/home/u/a8f3k2Qz9bTyLmN0",
+        "SSH_AUTH_SOCK": "/tmp/ssh-XXa8f3k2Qz9b/agent.1234", "XAUTHORITY": "/run/user/1000/.auth.A8F3K2Qz9bTy",
+        "KEYBOARD_LAYOUT": "us-intl", "PRIVATE_REGISTRY": "registry.example.org", "KEY_FILE": "certs/a8f3k2Qz9bTy.pem",
+    }  # fmt: skip
+    assert secrets_of(plain.items(), by_look=by_look) == {}
+    secret = {"PWD_DB": "Blue-Horse-41", "AUTH_KEY": "hunter-22-x", "HTTPS_PROXY": "http://me:s3cr3t-9@proxy.test:3128"}
+    assert sorted(secrets_of(secret.items(), by_look=by_look).values()) == sorted(secret)
+
+
+def test_where_only_a_secret_can_stand_a_word_is_one() -> None:
+    words = {
+        "PASSWORD": "letmein", "PGPASSWORD": "abcdefgh", "ADMIN_PASSWORD": "sunshine", "PIN": "48213377",
+        "MYSQL_PWD": "horsebox", "DB_PASS": "sesame",
+    }  # fmt: skip
+    assert sorted(secrets_of(words.items()).values()) == sorted(words)
+    plain = {
+        "DB_PASSWORD": "postgres", "API_TOKEN": "changeme", "MAX_TOKENS": "40960000", "PWD": "shopping",
+        "OLDPWD": "shopping", "SORT_KEY": "created", "TOKEN_TYPE": "bearers", "SPIN": "roundabout", "PASSWORD": "short",
+    }  # fmt: skip
+    assert {name for name in secrets_of(plain.items()).values() if name != "MAX_TOKENS"} == set()
+
+
 def test_a_password_in_an_address_is_one_whatever_its_name() -> None:
     found = secrets_of(
         [("PLACE", "amqp://me:s3cr%40t-9@mq.test/x"), ("OTHER", "http://[broken"), ("T", "http://a:b@c")]

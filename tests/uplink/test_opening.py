@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as replace_account
 
 from engine.rig import Rig
 from untildone import config, wiring
@@ -14,7 +15,7 @@ from untildone.config import SERVER_TOKEN
 from untildone.core import events as ev
 from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import Policy, RunSpec
-from untildone.errors import ConfigError
+from untildone.errors import ConfigError, UsageError
 from untildone.server.archive.opening import open_archive
 from untildone.server.keys import hash_of, new_token, token_key
 from untildone.uplink.opening import settings_for, token_for
@@ -51,6 +52,21 @@ def test_a_run_keeps_the_name_the_server_knows_it_by(tmp_path: Path) -> None:
     assert first is not None
     assert second is not None
     assert (first.sandbox_id, second.sandbox_id != "old-name") == ("old-name", True)
+
+
+def test_the_user_may_say_what_this_machine_is_called_until_the_server_knows_the_run(tmp_path: Path) -> None:
+    named, accounts = replace(SPEC, sandbox_id="laptop"), Accounts(tmp_path)
+    refused = Account(run_id="refused", server="http://127.0.0.1:8642", sandbox_id="vm", refusals=1)
+    for account in (refused, replace_account(refused, run_id="known", acknowledged=7)):
+        accounts.write(account)
+    made = {run_id: settings_for(named, {}, tmp_path, run_id) for run_id in ("new", "refused", "known")}
+    assert {run_id: one.sandbox_id for run_id, one in made.items() if one} == {
+        "new": "laptop", "refused": "laptop", "known": "vm",
+    }  # fmt: skip
+    resolved = config.resolve({}, env={"HOME": "/", "UNTILDONE_SANDBOX_ID": "box-1"}, here=tmp_path)
+    assert config.run_spec(resolved, goal="g", cwd=tmp_path, name="n").sandbox_id == "box-1"
+    with pytest.raises(UsageError, match="--sandbox-id must be at most 100 letters"):
+        config.resolve({"sandbox_id": "a/b"}, env={"HOME": "/"}, here=tmp_path)
 
 
 def test_a_token_file_wins_and_must_hold_one(tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 
 from store.store_kit import Ticks
-from untildone.errors import UplinkDown
+from untildone.core.events import Record
+from untildone.core.wire import Receipt
+from untildone.errors import UplinkDown, UplinkRefused
 from untildone.ports import EventLog
 from untildone.store.memory import MemoryLog
 from untildone.uplink import outbox as subject
@@ -154,9 +156,91 @@ async def test_a_server_that_lost_something_gets_it_again(log: EventLog, monkeyp
         await until(lambda: sorted(seqs(uplink)) == list(range(1, 13)))
 
 
-@pytest.mark.parametrize("trouble", [refused, taken])
-async def test_a_refusal_is_told_and_ends_it(log: EventLog, trouble: object) -> None:
-    uplink, told = MemoryUplink(fail=trouble), list[str]()  # type: ignore[arg-type]
+async def test_a_refusal_is_told_once_and_tried_again(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "REFUSED_REST", 0.01)
+    monkeypatch.setattr(subject, "LONGEST_REFUSED_REST", 0.02)
+    uplink, told = MemoryUplink(fail=refused), list[str]()
+
+    async def say(line: str) -> None:
+        told.append(line)
+
+    outbox = Outbox(log, RUN, uplink, say=say)
+    async with at_work(outbox):
+        await until(lambda: uplink.asked >= 4)
+        assert outbox.refused is not None
+        uplink.fail = lambda: None
+        await until(lambda: seqs(uplink) == [1])
+        await until(lambda: outbox.refused is None)
+    assert told == ["nothing of this run is reported until that is mended: the token is not valid"]
+
+
+async def test_at_the_end_a_refusal_is_tried_once_more_and_not_waited_for(log: EventLog) -> None:
+    uplink = MemoryUplink(fail=refused)
+    outbox = Outbox(log, RUN, uplink)
+    async with at_work(outbox):
+        await until(lambda: outbox.refused is not None)
+        async with asyncio.timeout(10):
+            left = await outbox.settle(60.0)
+        assert left.text == "1 event still to be delivered (the token is not valid)"
+        assert uplink.asked == 2
+
+
+async def test_what_is_too_large_goes_in_halves(log: EventLog) -> None:
+    class Narrow(MemoryUplink):
+        async def send(self, run_id: str, records: Sequence[Record], *, tenure: int = 0) -> Receipt:
+            if len(records) > 3:
+                raise UplinkRefused("the body is too large", too_large=True)
+            return await super().send(run_id, records, tenure=tenure)
+
+    uplink, told = Narrow(), list[str]()
+
+    async def say(line: str) -> None:
+        told.append(line)
+
+    await log.append(RUN, [trace(str(n)) for n in range(20)])
+    async with at_work(Outbox(log, RUN, uplink, say=say)):
+        await until(lambda: len(seqs(uplink)) == 21)
+    assert seqs(uplink) == list(range(1, 22))
+    assert told == []
+
+
+async def test_an_older_server_that_hears_a_sign_of_life_gets_what_it_lost(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "FIRST_REST", 0.01)
+    uplink = MemoryUplink()
+    await log.append(RUN, [trace(str(n)) for n in range(9)])
+    async with at_work(Outbox(log, RUN, uplink, heartbeat=0.05)):
+        await until(lambda: len(seqs(uplink)) == 10)
+        for seq in (6, 7, 8, 9, 10):
+            del uplink.kept[RUN][seq]
+        await until(lambda: sorted(seqs(uplink)) == list(range(1, 11)))
+
+
+@pytest.mark.parametrize("forged", [5, 2**53])
+async def test_a_server_that_has_more_than_there_is_is_not_believed(log: EventLog, forged: int) -> None:
+    class Forged(MemoryUplink):
+        async def received(self, run_id: str) -> Receipt:
+            return Receipt(last_seq=forged)
+
+        async def send(self, run_id: str, records: Sequence[Record], *, tenure: int = 0) -> Receipt:
+            return Receipt(last_seq=forged)
+
+    told = list[str]()
+
+    async def say(line: str) -> None:
+        told.append(line)
+
+    outbox = Outbox(log, RUN, Forged(), say=say)
+    async with at_work(outbox):
+        await until(lambda: bool(told))
+    assert "more of this run than there is" in told[0]
+    assert outbox.delivered == 0
+    assert (await outbox.left()).events == 1
+
+
+async def test_a_run_that_was_taken_over_is_told_and_ends_it(log: EventLog) -> None:
+    uplink, told = MemoryUplink(fail=taken), list[str]()
 
     async def say(line: str) -> None:
         told.append(line)
@@ -165,7 +249,7 @@ async def test_a_refusal_is_told_and_ends_it(log: EventLog, trouble: object) -> 
     async with asyncio.timeout(5):
         await outbox.run()
     assert outbox.refused is not None
-    assert outbox.refused.taken is (trouble is taken)
+    assert outbox.refused.taken
     assert len(told) == 1
     assert (await outbox.settle(5.0)).events == 1
 

@@ -107,6 +107,36 @@ async def test_with_a_server_that_is_away_the_run_is_the_same_and_the_next_one_d
     assert settled(rig) == {owing: True, "another": True}
 
 
+async def test_whoever_watches_is_told_at_once_what_is_waited_for(
+    rig: Rig, uplink: MemoryUplink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "UNNOTICED", 5.0)
+    shown: list[str] = []
+    around = replace(rig.around(ActingAgent(Outcome(final_text="x"))), notice=shown.append)
+    await wiring.start_run(rig.spec(), ONE, replace(around, uplink=SETTINGS), run_id=rig.run_id)
+    assert shown == []
+    monkeypatch.setattr(serving, "UNNOTICED", 0.02)
+    uplink.fail, rig.run_id = down, "another"
+    settings = replace(SETTINGS, patience=1.0)
+    around = replace(around, agent=ActingAgent(Outcome(final_text="x")), uplink=settings)
+    await wiring.start_run(rig.spec(), ONE, around, run_id=rig.run_id)
+    assert shown == ["telling http://server.test the rest, for at most 1s; Ctrl+C leaves it for later"]
+    assert not any("telling" in str(one.event) for one in await rig.log.read(rig.run_id, trace=True))
+
+
+async def test_a_token_that_others_can_read_on_the_way_is_warned_of(rig: Rig, uplink: MemoryUplink) -> None:
+    shown: dict[str, list[str]] = {}
+    for number, server in enumerate(
+        ("http://server.test", "https://server.test", "http://127.0.0.1:8642", "http://localhost", "http://[::1]:1")
+    ):
+        rig.run_id, shown[server] = f"run{number}", []
+        agent, settings = ActingAgent(Outcome(final_text="x")), replace(SETTINGS, server=server, token="ud_x")
+        around = replace(rig.around(agent), uplink=settings, notice=shown[server].append)
+        await wiring.start_run(rig.spec(), ONE, around, run_id=rig.run_id)
+    assert [server for server, said in shown.items() if said] == ["http://server.test"]
+    assert ["readable" in line and "ud_x" not in line for line in shown["http://server.test"]] == [True]
+
+
 async def test_what_a_dead_driver_left_is_delivered_by_the_next(rig: Rig, uplink: MemoryUplink) -> None:
     """As if killed: nothing says that all was delivered, and the server has less than the log."""
     await drive(rig)
@@ -157,8 +187,48 @@ async def test_a_refused_token_is_told_and_the_run_goes_on(rig: Rig, uplink: Mem
     assert state.stop_reason == "max_runs_reached"
     told = [one.event.message for one in rig.records if isinstance(one.event, ev.ContinuousWarning)]
     assert [line for line in told if "report" in line] == [
-        "nothing more of this run is reported: the token is not valid"
+        "nothing of this run is reported until that is mended: the token is not valid"
     ]
+    account = Accounts(rig.tmp / "state").read(rig.run_id)
+    assert account is not None
+    assert (account.refusals, account.given_up) == (1, False)
+
+
+async def test_whatever_breaks_in_the_line_the_run_ends_well_and_the_rest_goes_on(
+    rig: Rig, uplink: MemoryUplink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "FIRST_RESTART", 0.02)
+    monkeypatch.setattr(serving, "LONGEST_RESTART", 0.05)
+
+    def broken() -> None:
+        raise OverflowError("of a kind that nobody foresaw")
+
+    async def act(_: Order) -> Outcome:
+        await until(lambda: uplink.asked > 2)
+        uplink.fail = lambda: None
+        uplink.give("message", run_id=rig.run_id, content="still there?")
+        await until(lambda: any(isinstance(one.event, ev.MessageReceived) for one in rig.records))
+        return Outcome(final_text="yes")
+
+    uplink.fail = broken
+    state = await drive(rig, act)
+    assert state.stop_reason == "max_runs_reached"
+    assert arrived(rig, uplink) == await written(rig)
+    told = [one.event.message for one in rig.records if isinstance(one.event, ev.ContinuousWarning)]
+    assert [line for line in told if "broke" in line] == [
+        "reporting to the server broke and is tried again: OverflowError"
+    ]
+
+
+async def test_last_words_that_break_are_no_end_of_the_run(
+    rig: Rig, uplink: MemoryUplink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(_: outbox.Outbox) -> None:
+        raise OverflowError("of a kind that nobody foresaw")
+
+    monkeypatch.setattr(outbox.Outbox, "left", broken)
+    assert (await drive(rig)).stop_reason == "max_runs_reached"
+    assert uplink.kept[rig.run_id]
 
 
 async def test_a_run_that_another_machine_took_stops(rig: Rig, uplink: MemoryUplink) -> None:

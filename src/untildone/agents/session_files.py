@@ -11,7 +11,7 @@ import re
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,7 +24,8 @@ LARGEST_PARCEL = 64 << 20
 """Bytes of a parcel."""
 MOST_FILES = 500
 SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
-_NAME = re.compile(r"agent-[0-9A-Za-z_-]{1,100}\.(?:jsonl|meta\.json)")
+# A name that fits into the header of a tar: a longer one would need a header of its own.
+_NAME = re.compile(r"agent-[0-9A-Za-z_-]{1,80}\.(?:jsonl|meta\.json)")
 _MAIN = "main.jsonl"
 _CHUNK = 1 << 20
 
@@ -95,8 +96,7 @@ def install_session(config_dir: Path, cwd: str, session_id: str, parcel: bytes) 
     """
     main = _main_place(config_dir, cwd, session_id)
     contents = dict(_contents(session_id, parcel))
-    if _MAIN not in contents:
-        raise AgentError(f"the transcript of session {session_id} is not in its parcel: it cannot go on here")
+    _refuse_headless(session_id, contents)
     _refuse_another(main, contents[_MAIN], session_id)
     subagents = main.with_suffix("") / SUBAGENTS
     placed = [(subagents / name, content) for name, content in contents.items() if name != _MAIN]
@@ -131,25 +131,44 @@ def _main_place(config_dir: Path, cwd: str, session_id: str) -> Path:
     return transcript_path(config_dir, cwd, session_id)
 
 
+def check_session(session_id: str, parcel: bytes) -> None:
+    """Read a parcel through without putting anything in place. AgentError when it is no such parcel."""
+    if not SESSION_ID.fullmatch(session_id):
+        raise AgentError(f"{session_id[:60]!r} is no name of a session: it is not used")
+    _refuse_headless(session_id, {name for name, _ in _contents(session_id, parcel)})
+
+
+def _refuse_headless(session_id: str, names: Container[str]) -> None:
+    if _MAIN not in names:
+        raise AgentError(f"the transcript of session {session_id} is not in its parcel: it cannot go on here")
+
+
 def _contents(session_id: str, parcel: bytes) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of a parcel: plain files with the names we give, and not more than fits."""
+    """Names and contents of a parcel: plain files with the names we give, and not more than fits.
+
+    Read by hand: `tarfile` takes headers that extend others into memory, however large they say they are.
+    """
     left, count = LARGEST, 0
     try:
-        with (
-            gzip.GzipFile(fileobj=io.BytesIO(parcel)) as squeezed,
-            tarfile.open(fileobj=squeezed, mode="r|") as archive,
-        ):
-            for entry in archive:
-                count += 1
-                left -= entry.size
+        with gzip.GzipFile(fileobj=io.BytesIO(parcel)) as squeezed:
+            while any(block := squeezed.read(tarfile.BLOCKSIZE)):
+                entry = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+                if not (entry.isreg() and entry.size >= 0 and (entry.name == _MAIN or _NAME.fullmatch(entry.name))):
+                    raise AgentError(f"the parcel of session {session_id} holds what is no transcript: it is not used")
+                left, count = left - entry.size, count + 1
                 if left < 0 or count > MOST_FILES + 1:
                     raise AgentError(_too_large(session_id))
-                file = archive.extractfile(entry) if entry.isreg() else None
-                if file is None or not (entry.name == _MAIN or _NAME.fullmatch(entry.name)):
-                    raise AgentError(f"the parcel of session {session_id} holds what is no transcript: it is not used")
-                yield entry.name, file.read()
+                yield entry.name, _exactly(squeezed, entry.size)
+                squeezed.read(-entry.size % tarfile.BLOCKSIZE)
     except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError) as trouble:
         raise AgentError(f"the parcel of session {session_id} is damaged: {trouble}") from trouble
+
+
+def _exactly(file: gzip.GzipFile, size: int) -> bytes:
+    content = file.read(size)
+    if len(content) != size:
+        raise EOFError("it is cut off")
+    return content
 
 
 def _refuse_another(main: Path, content: bytes, session_id: str) -> None:

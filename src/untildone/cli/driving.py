@@ -153,6 +153,7 @@ async def drive_one(
             clock=clock,
             observer=watcher.on_record,
             uplink=uplink,
+            notice=say,
         )
         with StopSignals(log, job.run_id, lambda: watcher.begun) as signals:
             state = await _drive(job, around)

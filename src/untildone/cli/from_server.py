@@ -22,8 +22,8 @@ from untildone.uplink.fetching import Reader
 from untildone.uplink.opening import token_for
 from untildone.uplink.settings import checked_address, sandbox_slug
 
-_SHOWN = 20
-_LINE = 200
+_SHOWN = 200
+_LINE = 2000
 
 
 async def bring(
@@ -31,10 +31,11 @@ async def bring(
 ) -> str:
     """Take the run over, with other settings if given; returns its id."""
     if not run:
-        raise UsageError("which run? `untildone resume --from-server RUN`, by its id as the server shows it")
-    server, token = _server(typed)
+        raise UsageError(
+            "which run? `untildone resume --from-server RUN`, by its name or its id as the server shows them"
+        )
+    server, token, sandbox_id = _server(typed)
     folder = config.expanded(cwd).absolute() if cwd else Path.cwd()
-    sandbox_id = sandbox_slug(socket.gethostname())
     clock = wiring.system_clock()
 
     def settle(spec: RunSpec, policy: Policy) -> tuple[RunSpec, Policy]:
@@ -49,20 +50,24 @@ async def bring(
                 config_dir=wiring.claude_config_dir(replace(blank, cwd=str(folder)), os.environ),
                 host=socket.gethostname(), agree=lambda lines: _agree(lines, trust=trust), settle=settle,
             )  # fmt: skip
-            for line in await bring_here(Reader(uplink, sandbox_id), run, to):
+            reader = Reader(uplink, sandbox_id)
+            run_id = await reader.meant(run)
+            for line in await bring_here(reader, run_id, to):
                 say(line)
     finally:
         await uplink.close()
-    return run
+    return run_id
 
 
-def _server(typed: Mapping[str, Any]) -> tuple[str, str]:
-    wanted = {name: typed[name] for name in ("server", "server_token_file") if name in typed}
+def _server(typed: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Its address, the token for it, and what this machine is called there."""
+    wanted = {name: typed[name] for name in ("server", "server_token_file", "sandbox_id") if name in typed}
     resolved = config.resolve(wanted, env=os.environ, user_file=config.user_file(os.environ))
     server = resolved.value("server")
     if server is None:
         raise UsageError("which server? give --server URL, or set UNTILDONE_SERVER")
-    return checked_address(server), token_for(resolved.value("server_token_file"), os.environ)
+    sandbox_id = resolved.value("sandbox_id") or sandbox_slug(socket.gethostname())
+    return checked_address(server), token_for(resolved.value("server_token_file"), os.environ), sandbox_id
 
 
 def _agree(lines: Sequence[str], *, trust: bool) -> None:

@@ -8,6 +8,8 @@ import os
 import re
 import shutil
 import signal
+import socket
+import sys
 import tempfile
 import webbrowser
 from collections.abc import Callable, Iterable
@@ -30,9 +32,15 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 HOST, PORT = "127.0.0.1", 8642
-VARIABLES = ("HOST", "PORT", "DATABASE", "NAMES", "FOLDERS", "KEEP_DAYS", "LOCAL")
+VARIABLES = ("HOST", "PORT", "DATABASE", "NAMES", "FOLDERS", "KEEP_DAYS", "LOCAL", "CLOSED")
+EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a look at what is asked for, nothing is bound here
 DATABASE_FILE = "server.db"
 _DATABASE = "sqlite:///PATH or postgresql://... [server.db in the folder of the runs]"
+_PORT = f"The port; 0: any that is free. [{PORT}]"
+_PORTS = click.IntRange(0, 65535)
+_KEEP = "What agents wrote and did goes after so many days. [90]"
+_NAME = "A host name it is reached by: everything needs a token then. Repeatable."
+_CLOSED = "Everything needs a token, from this machine too: for a proxy or a tunnel that leads here. [no]"
 _PASSWORD_SEEN = (
     "everybody on this machine can read a password that is given as an argument: "
     f"set {PREFIX}DATABASE in the environment instead"
@@ -49,11 +57,12 @@ def database_option(command: F) -> F:
 
 @click.command()
 @click.option("--host", metavar="ADDRESS", default=HOST, envvar=f"{PREFIX}HOST", help=f"Where to listen. [{HOST}]")
-@click.option("--port", metavar="N", default=PORT, type=click.IntRange(0, 65535), envvar=f"{PREFIX}PORT", help="[8642]")
+@click.option("--port", metavar="N", default=PORT, type=_PORTS, envvar=f"{PREFIX}PORT", help=_PORT)
 @database_option
-@click.option("--name", "names", metavar="HOST", multiple=True, help="A host name it is reached by. Repeatable.")
+@click.option("--name", "names", metavar="HOST", multiple=True, help=_NAME)
+@click.option("--closed", is_flag=True, envvar=f"{PREFIX}CLOSED", help=_CLOSED)
 @click.option("--folder", "folders", metavar="DIR", multiple=True, help="Runs may be started in there. Repeatable.")
-@click.option("--keep-days", metavar="N", type=float, default=90.0, envvar=f"{PREFIX}KEEP_DAYS", help="[90]")
+@click.option("--keep-days", metavar="N", type=float, default=90.0, envvar=f"{PREFIX}KEEP_DAYS", help=_KEEP)
 @click.option("--local/--no-local", default=True, envvar=f"{PREFIX}LOCAL", help="Show the runs of this machine. [yes]")
 @click.option("--open", "opens", is_flag=True, help="Open it in a browser, logged in.")
 @operator_only
@@ -63,6 +72,7 @@ def serve(
     port: int,
     database: str | None,
     names: tuple[str, ...],
+    closed: bool,
     folders: tuple[str, ...],
     keep_days: float,
     local: bool,
@@ -70,8 +80,8 @@ def serve(
 ) -> int:
     """See and steer runs in a browser; take the events of workers elsewhere.
 
-    Bound to this machine, looking needs nothing and steering a login. Bound to any other address, everything needs a
-    token: `untildone token --help`.
+    Bound to this machine, looking needs nothing and steering a login. Bound to any other address, with --name or
+    --closed, everything needs a token: `untildone token --help`.
 
     \b
       untildone serve
@@ -79,7 +89,7 @@ def serve(
       UNTILDONE_SERVE_DATABASE=postgresql://... untildone serve
 
     Every option can be set in the environment: UNTILDONE_SERVE_HOST, _PORT, _DATABASE, _NAMES and _FOLDERS (separated
-    by commas), _KEEP_DAYS, _LOCAL.
+    by commas), _CLOSED, _KEEP_DAYS, _LOCAL.
     """  # noqa: D301 -- click wants the character itself
     from untildone.server.context import ServerSettings
 
@@ -89,7 +99,8 @@ def serve(
         host=_host(host),
         port=port,
         database=database_url(database),
-        names=tuple(_name(name) for name in _given(names, "NAMES")),
+        names=_names(_host(host), _given(names, "NAMES")),
+        closed=closed,
         folders=tuple(_folder(folder) for folder in _given(folders, "FOLDERS")),
         keep_days=keep_days,
         local=local,
@@ -136,8 +147,10 @@ async def _serve(settings: "ServerSettings", *, opens: bool) -> None:
         def ready() -> None:
             door = server.context.door
             assert door is not None
-            link = f"{server.url}/login/{door.links.make()}"
-            put(block(settings, server.url, link, has_tokens=has_tokens))
+            url = _shown_address(settings, server.url)
+            # A log is read by others, and for long: what opens the door is for a terminal.
+            link = f"{url}/login/{door.links.make()}" if sys.stdout.isatty() else None
+            put(block(settings, url, link, has_tokens=has_tokens))
             if opens:
                 _open_in_browser(f"{server.url}/login/{door.links.make()}")
 
@@ -152,13 +165,17 @@ def _on_signals(end: Callable[[], object]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, end)
 
 
-def block(settings: "ServerSettings", url: str, link: str, *, has_tokens: bool) -> str:
+def block(settings: "ServerSettings", url: str, link: str | None, *, has_tokens: bool) -> str:
     """Where it is, how to come in, and who else can."""
     rows = [
-        ("log in", f"{link}  (once, within ten minutes)"),
+        ("log in", f"{link}  (once, within ten minutes)" if link else "`untildone token login` prints a link"),
         ("database", shown_database(settings.database)),
         ("reachable", _reach(settings)),
     ]
+    if settings.host in EVERY_ADDRESS:
+        port = urlsplit(url).port
+        every = f"on {settings.host}, every address of this machine; from here also http://127.0.0.1:{port}"
+        rows.insert(0, ("listens", every))
     if not settings.is_loopback:
         if not has_tokens:
             rows.append(("tokens", "none yet: `untildone token create --scope operator` makes one"))
@@ -167,12 +184,20 @@ def block(settings: "ServerSettings", url: str, link: str, *, has_tokens: bool) 
     return "\n".join((f"untildone serves at {url}", *(f"  {name:<10} {text}" for name, text in rows)))
 
 
+def _shown_address(settings: "ServerSettings", url: str) -> str:
+    """Where people reach it: at every address of the machine, by the name of that."""
+    name = socket.gethostname().lower()
+    return f"http://{name}:{urlsplit(url).port}" if settings.host in EVERY_ADDRESS and name else url
+
+
 def _reach(settings: "ServerSettings") -> str:
-    if settings.is_loopback and settings.names:
-        return f"from this machine, and as {', '.join(settings.names)} through a proxy, where everything needs a token"
-    if settings.is_loopback:
+    if not settings.is_closed:
         return "from this machine only: looking needs nothing, steering needs a login or a token"
-    return "from other machines: everything needs a login or a token"
+    whence = "other machines"
+    if settings.is_loopback:
+        named = f", as {', '.join(settings.names)}" if settings.names else ""
+        whence = f"this machine, and through what leads here{named}"
+    return f"from {whence}: everything needs a login or a token"
 
 
 def shown_database(url: str) -> str:
@@ -219,6 +244,12 @@ def _given(options: Iterable[str], variable: str) -> list[str]:
 
 def _host(given: str) -> str:
     return given.strip().removeprefix("[").removesuffix("]") or HOST
+
+
+def _names(host: str, given: Iterable[str]) -> tuple[str, ...]:
+    """What it is called; where it listens on every address, also what the machine is called."""
+    own = [socket.gethostname().lower()] if host in EVERY_ADDRESS else []
+    return tuple(dict.fromkeys((*(_name(name) for name in given), *filter(None, own))))
 
 
 def _name(given: str) -> str:

@@ -12,7 +12,8 @@ from untildone.cli.guarding import operator_only
 from untildone.cli.serving import address_of, database_option, database_url
 from untildone.cli.streams import say
 from untildone.cli.tables import aligned
-from untildone.core.durations import DAY, LONGEST, format_duration
+from untildone.core.durations import DAY, HOUR, LONGEST, MINUTE
+from untildone.core.figures import count
 from untildone.core.printable import one_line
 from untildone.errors import UsageError
 
@@ -170,15 +171,34 @@ def _whom(key: "Key") -> str:
 
 
 def _until(key: "Key", now: float) -> str:
-    return "" if key.expires_at is None else f", for {format_duration(key.expires_at - now)}"
+    return "" if key.expires_at is None else f", for {_about(key.expires_at - now)}"
 
 
 def _cells(key: "Key", now: float) -> tuple[str, ...]:
-    used = "never" if key.last_used_at is None else f"{format_duration(max(0.0, now - key.last_used_at))} ago"
-    ends = "never" if key.expires_at is None else f"in {format_duration(max(0.0, key.expires_at - now))}"
+    used = "never" if key.last_used_at is None else f"{_about(now - key.last_used_at)} ago"
     whom = "a browser" if key.kind == "session" else key.sandbox_id or "-"
-    made = f"{format_duration(max(0.0, now - key.created_at))} ago"
+    made = f"{_about(now - key.created_at)} ago"
+    ends = _ends(key, now)
     return (key.key_id, key.scope, whom, one_line(key.label, _LABEL) or "-", made, used, ends)
+
+
+def _ends(key: "Key", now: float) -> str:
+    from untildone.server.keys import SESSION_IDLE
+
+    if key.expires_at is None:
+        return "never"
+    left = key.expires_at - now
+    if key.kind == "session" and left > SESSION_IDLE:
+        return f"{_about(SESSION_IDLE)} after the last visit"
+    return f"in {_about(left)}"
+
+
+def _about(seconds: float) -> str:
+    """A time as people say it, to two digits or so."""
+    for unit, size in (("day", DAY), ("hour", HOUR), ("minute", MINUTE)):
+        if seconds >= 2 * size - 1:
+            return count(round(seconds / size), unit)
+    return count(max(0, round(seconds)), "second")
 
 
 def _facts(key: "Key") -> dict[str, Any]:

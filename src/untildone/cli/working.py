@@ -1,8 +1,11 @@
 """`worker`: the loop inside a sandbox, configured by the environment alone, reporting to a server."""
 
 import asyncio
+import json
 import os
+import platform
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -81,18 +84,48 @@ def worker(*, check: bool) -> int:
 
 def _planned() -> tuple[Plan | None, list[str]]:
     """What is to be done, or everything that is wrong, one line each."""
-    wanted = worker_config(os.environ)
-    if isinstance(wanted, list):
-        return None, wanted
+    wanted = worker_config(os.environ, has_login=_has_login(os.environ))
+    wrong = [*config.misspelt(os.environ), *_wrong_folder(os.environ)]
+    if isinstance(wanted, list) or wrong:
+        return None, [*(wanted if isinstance(wanted, list) else ()), *wrong]
     try:
         resolved = config.resolve(wanted.given, env=os.environ, here=folder_of(None))
         policy = config.policy(resolved, now=wiring.system_clock().now())
         # What contradicts itself shows before a folder is touched.
         config.run_spec(resolved, goal=wanted.goal, cwd=Path("/"), name="")
         uplink_settings(wanted)
-    except UsageError as wrong:
-        return None, [str(wrong)]
+    except UsageError as contradiction:
+        return None, [str(contradiction)]
     return Plan(wanted=wanted, resolved=resolved, policy=policy), []
+
+
+def _has_login(env: Mapping[str, str]) -> bool:
+    """Whether Claude Code has a login of its own, where the agent will look for it."""
+    written = env.get("UNTILDONE_CONFIG_DIR") or env.get("CLAUDE_CONFIG_DIR") or "~/.claude"
+    place = config.expanded(written)
+    in_keychain = platform.system() == "Darwin"  # nobody can look there without asking the user
+    return in_keychain or config.is_file(place / ".credentials.json") or _names_helper(place / "settings.json")
+
+
+def _names_helper(settings: Path) -> bool:
+    """Whether Claude Code is told of a program that knows the key."""
+    try:
+        found = json.loads(settings.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and bool(found.get("apiKeyHelper"))
+
+
+def _wrong_folder(env: Mapping[str, str]) -> list[str]:
+    """Whether there is nothing to work in, and nothing to make it from."""
+    written = env.get("CWD", "")
+    if not written.strip() or "\0" in written:
+        return []
+    place = config.expanded(written)
+    can_be_made = env.get("GITHUB_REPO", "").strip() and not os.path.lexists(place)
+    if can_be_made or os.path.isdir(place):  # noqa: PTH112 - pathlib raises where a name is too long
+        return []
+    return [f"CWD {one_line(written, _SHOWN)} is not a folder: make it, or have it cloned with GITHUB_REPO"]
 
 
 def uplink_settings(wanted: WorkerConfig) -> UplinkSettings:

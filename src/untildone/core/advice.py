@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from untildone.core.durations import format_duration
+from untildone.core.durations import LONGEST, format_duration
 from untildone.core.limits import limit_of
 from untildone.core.obstacles import way_out
 from untildone.core.state import LoopState
@@ -61,13 +61,20 @@ _LOOP_GONE = (
 
 _WORK_ENDED = frozenset({*_FLAGS, Reason.SHUTDOWN_SIGNAL, Reason.STOP_REQUESTED, Reason.BLOCKED, Reason.CIRCUIT_OPEN})
 """Stops after which what is in the way of done is a human's next concern."""
-_FORTUNE = 1e9
+_MOST: Mapping[Reason, float] = {
+    Reason.MAX_RUNS: 1e9,
+    Reason.MAX_ITERATIONS: 1e9,
+    Reason.MAX_COST: 1e9,
+    Reason.MAX_TOKENS: 1e15,
+    Reason.MAX_DURATION: LONGEST,
+}
+"""What is worth advising at all."""
 _DRIVER_GONE = "The program that drove this run is gone. Go on with `untildone resume {name}`."
 
 
 def advice(reason: str, state: LoopState) -> str:
     """What to do next, as one line with the commands to type."""
-    name = _handle(state)
+    name = handle(state)
     if state.spec.in_session:
         return next((said for known, said in _IN_SESSION.items() if known == reason), _BEGIN_ANEW).format(name=name)
     try:
@@ -88,22 +95,25 @@ def advice(reason: str, state: LoopState) -> str:
 
 def driver_gone(state: LoopState) -> str:
     """What to do about a run whose driver died."""
-    return (_LOOP_GONE if state.spec.in_session else _DRIVER_GONE).format(name=_handle(state))
+    return (_LOOP_GONE if state.spec.in_session else _DRIVER_GONE).format(name=handle(state))
 
 
-def _handle(state: LoopState) -> str:
+def handle(state: LoopState) -> str:
     """What to type for this run: its name, or its id when the name would need quoting."""
     return state.spec.name if re.fullmatch(r"[\w.@:+][\w.@:+-]*", state.spec.name) else state.run_id
 
 
 def _more(reason: Reason, state: LoopState) -> str:
-    """A limit worth trying: twice what was allowed, and of money at least twice what was needed so far."""
+    """A limit worth trying: twice what was allowed, and at least twice what was needed so far."""
     limit = limit_of(reason)
     value = limit.value(state.policy) if limit else None
-    if reason is Reason.DEADLINE or not value:  # 0: the goals before have used it up
+    if reason is Reason.DEADLINE or limit is None or not value:  # 0: the goals before have used it up
         return "HH:MM" if reason is Reason.DEADLINE else "N"
+    # A limit may have been lowered below what was used by then.
+    enough = 2 * max(value, limit.used(state, state.last_at))
+    if not enough < _MOST[reason]:
+        return "N"  # what no account or clock holds can only come from a damaged or hostile event
     if reason is Reason.MAX_COST:
-        enough = 2 * max(value, state.spent_usd)
-        # Up to the next cent; a sum no account holds can only come from a damaged or hostile event.
-        return f"{math.ceil(round(100 * enough, 6)) / 100:.2f}".removesuffix(".00") if enough < _FORTUNE else "N"
-    return format_duration(2 * value) if reason is Reason.MAX_DURATION else f"{2 * value:.10g}"
+        # Up to the next cent.
+        return f"{math.ceil(round(100 * enough, 6)) / 100:.2f}".removesuffix(".00")
+    return format_duration(math.ceil(enough)) if reason is Reason.MAX_DURATION else str(int(enough))

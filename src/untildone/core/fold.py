@@ -42,6 +42,8 @@ def apply(state: LoopState, record: ev.Record) -> LoopState:
     folded = state if handler is None else handler(state, event, at)
     if isinstance(event, ev.Command) and event.order is not None:
         folded = replace(folded, ordered=max(folded.ordered, event.order))
+    if isinstance(event, ev.ContinuousResumed):
+        folded = replace(folded, driven_from=record.seq)
     if not state.driving or event.SOURCE == "system" or isinstance(event, ev.ContinuousResumed | ev.Unknown):
         return replace(folded, last_seq=record.seq)
     # The time since the driver's last fact counts; what humans append does not move the driver's clock.

@@ -1,18 +1,29 @@
 """A run that goes on on another machine: what of its settings means something there, and what needs a yes first."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from untildone.core.policy import ALLOWED_TOOLS, RunSpec
+from untildone.core.policy import ALLOWED_TOOLS, AgentOptions, Policy, RunSpec
 from untildone.core.state import LoopState
 
 HIDDEN = "(hidden)"
 """What a server is told instead of a command that nobody may see."""
+MODEST_RUNS = 100
+MODEST_USD = 100.0
+"""A run that ends with these at the latest may go on without a question about its limits."""
+
+_DEFAULT = AgentOptions()
+_NOTES = re.compile(r"(?i)[\w -]+\.(?:md|markdown|rst|adoc|org)|[\w -]*notes?[\w -]*(?:\.txt)?")
 
 
-def brought_along(spec: RunSpec) -> list[str]:
-    """What a run would do or allow on a machine that did not start it, one line each."""
-    return [f"{what}: {said}" for what, said in _commands(spec) if said] + list(_rights(spec))
+def brought_along(spec: RunSpec, policy: Policy, waived: Sequence[str] = ()) -> list[str]:
+    """What a run would do, allow or spend on a machine that did not start it, one line each; nothing needs no yes."""
+    said = [f"{what}: {text}" for what, text in (*_commands(spec), *_words(spec)) if text]
+    said += [*_rights(spec), *_ways_out(spec, waived)]
+    if said or not _is_modest(policy):
+        said.append(_limits(policy))
+    return said
 
 
 def _commands(spec: RunSpec) -> Iterator[tuple[str, str]]:
@@ -25,6 +36,13 @@ def _commands(spec: RunSpec) -> Iterator[tuple[str, str]]:
     yield "at the stop", tending.on_stop or ""
 
 
+def _words(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """What is said to the agent behind the goal's back, or after it."""
+    yield "for the system prompt", spec.options.append_system_prompt
+    yield "for the reviewer", spec.review.prompt or ""
+    yield from (("afterwards", goal) for goal in spec.then_goals)
+
+
 def _rights(spec: RunSpec) -> Iterator[str]:
     options = spec.options
     if options.skip_permissions:
@@ -32,13 +50,40 @@ def _rights(spec: RunSpec) -> Iterator[str]:
     elif options.permission_mode not in {"acceptEdits", "default", "plan"}:
         yield f"permission mode: {options.permission_mode}"
     tools = [tool for tool in options.allowed_tools if tool not in ALLOWED_TOOLS]
+    agents = [agent for agent in (options.agent, spec.review.agent) if agent not in {None, _DEFAULT.agent}]
     lists = (
-        ("allowed tools", tools), ("folders", options.add_dirs), ("MCP servers", options.mcp_config),
-        ("arguments for claude", options.extra_args), ("notices to", spec.notify),
+        ("agent", agents), ("in its place", options.fallback), ("allowed tools", tools), ("folders", options.add_dirs),
+        ("shared with the checks", spec.contract.share), ("MCP servers", options.mcp_config),
+        ("arguments for claude", options.extra_args), ("notices to", spec.notify), ("goal files", spec.then),
     )  # fmt: skip
-    yield from (f"{what}: {', '.join(said)}" for what, said in lists if said)
+    yield from (f"{what}: {', '.join(map(str, said))}" for what, said in lists if said)
     if options.hooks_file:
         yield f"hooks: {options.hooks_file}"
+
+
+def _ways_out(spec: RunSpec, waived: Sequence[str]) -> Iterator[str]:
+    """What leaves the folder with the user's login, and what nobody looks at on the way."""
+    landing, contract = spec.landing, spec.contract
+    if landing.land in {"merge", "pr"}:
+        where = " ".join(filter(None, (landing.repo, landing.base)))
+        yield f"lands its work: {landing.land} by way of {landing.remote}{f', {where}' if where else ''}"
+    if contract.guard == "off":
+        yield "changed tests and CI are not guarded"
+    if patterns := (*contract.waive, *waived):
+        yield f"guarded files that may change: {', '.join(patterns)}"
+
+
+def _is_modest(policy: Policy) -> bool:
+    """Whether it ends soon, whatever happens."""
+    counts = (policy.max_runs, policy.max_iterations)
+    is_cheap = policy.max_cost_usd is not None and policy.max_cost_usd <= MODEST_USD
+    return is_cheap or any(count is not None and count <= MODEST_RUNS for count in counts)
+
+
+def _limits(policy: Policy) -> str:
+    named = ("max_runs", "max_iterations", "max_cost_usd", "max_tokens", "max_duration", "deadline")
+    said = [f"{name} {value:.10g}" for name in named if (value := getattr(policy, name)) is not None]
+    return f"limits: {', '.join(said) or 'none at all'}"
 
 
 def unknown_here(spec: RunSpec) -> list[str]:
@@ -46,26 +91,66 @@ def unknown_here(spec: RunSpec) -> list[str]:
     return [check.name for check in spec.contract.checks if check.hidden and check.command == HIDDEN]
 
 
+def outside(spec: RunSpec) -> list[str]:
+    """Files of a run that do not lie in its folder: on another machine the same path is somebody else's."""
+    named = (spec.task_file, spec.knowledge_file, spec.notes_file)
+    return [name for name in named if name is not None and not _is_inside(_within(name, spec.cwd) or "")]
+
+
+def may_be_notes(name: str) -> bool:
+    """Whether a file of this name is only ever read: what configures or builds something will run commands."""
+    parts = _parts(name)
+    return _is_inside(name) and not any(part.startswith(".") for part in parts) and bool(_NOTES.fullmatch(parts[-1]))
+
+
 def moved_spec(spec: RunSpec, *, cwd: str, server: str) -> RunSpec:
-    """The same run in a folder of another machine. What only the other machine has is left behind."""
+    """The same run in a folder of another machine. What only the other machine has is left behind.
+
+    So are the address of a forge, which is told the user's login, patterns that could take for ever to match, and a
+    conversation that did not travel.
+    """
     return replace(
         spec,
         cwd=cwd,
         task_file=_within(spec.task_file, spec.cwd),
         knowledge_file=_within(spec.knowledge_file, spec.cwd),
+        notes_file=_within(spec.notes_file, spec.cwd) or spec.notes_file,
         repository=None,
         cleanup_worktree=False,
         notify=tuple(address for address in spec.notify if HIDDEN not in address),
         options=replace(spec.options, claude=None, config_dir=None),
+        landing=replace(spec.landing, forge_url=None),
+        earlier=replace(spec.earlier, session=None, fork=False),
+        mask=(),
         server=server,
         server_token_file=None,
+        sandbox_id=None,
         portable=True,
     )
+
+
+def stays_behind(spec: RunSpec) -> list[str]:
+    """What a user may want to say again on the other machine, one line each."""
+    lines = []
+    if spec.landing.forge_url is not None:
+        lines.append("the address of the forge did not come along: give it with --forge-url if it is yours")
+    if spec.mask:
+        lines.append(f"{len(spec.mask)} patterns of what is masked did not come along: give yours with --mask")
+    return lines
 
 
 def _within(path: str | None, folder: str) -> str | None:
     """A path that was written out in full, as seen from the folder it lies in."""
     return path.removeprefix(f"{folder.rstrip('/')}/") if path is not None else None
+
+
+def _is_inside(path: str) -> bool:
+    parts = _parts(path)
+    return bool(parts) and not path.startswith(("/", "~")) and ".." not in parts and "\0" not in path
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]
 
 
 def sessions_of(state: LoopState) -> list[str]:

@@ -259,6 +259,8 @@ class RunSpec:
     """A server that gets a copy of what happens, and from which the run takes orders: `http://HOST:PORT`."""
     server_token_file: str | None = None
     """A file with the token for that server. Without it: the variable UNTILDONE_TOKEN."""
+    sandbox_id: str | None = None
+    """What this machine is called there; a worker's token is for one such name. Without it: the name of the host."""
     mask: tuple[str, ...] = ()
     """Regular expressions of what must not reach the server, beside the keys and tokens that are recognised anyway."""
     portable: bool = False

@@ -26,6 +26,8 @@ class Form:
     """Nothing else looks like this; otherwise it must look random, too."""
     everywhere: bool = True
     """Also in tests, examples and docs; made-up ones of this kind are common there."""
+    spoken: bool = False
+    """Part of a command or a request: anything there is one, unless it is a word or a name."""
 
 
 PRIVATE_KEY = "private key"
@@ -62,6 +64,12 @@ FORMS: tuple[Form, ...] = (
     Form("Databricks token", _EDGE + r"dapi[a-f0-9]{32}(?:-\d)?" + _END),
     Form("Vault token", _EDGE + r"hv[sb]\.[A-Za-z0-9_-]{24,200}"),
     Form("age key", r"AGE-SECRET-KEY-1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58}"),
+    Form("untildone token", r"(?<![A-Za-z0-9_])(?:ud|once)_[A-Za-z0-9_-]{40,64}" + _END),
+    Form("OpenRouter key", _EDGE + r"sk-or-v1-[a-f0-9]{64}" + _END),
+    Form("Google access token", _EDGE + r"ya29\.[A-Za-z0-9_-]{20,2000}"),
+    Form("Groq key", _EDGE + r"gsk_[A-Za-z0-9]{40,64}" + _END),
+    Form("Linear key", _EDGE + r"lin_(?:api|oauth)_[A-Za-z0-9]{32,64}" + _END),
+    Form("Sentry token", _EDGE + r"sntry[su]_[A-Za-z0-9+/=_-]{32,400}"),
     Form("JSON web token", _EDGE + r"eyJ[A-Za-z0-9_-]{15,2000}\.eyJ[A-Za-z0-9_-]{15,2000}\.[A-Za-z0-9_-]{20,1000}",
          everywhere=False),
     Form("password in an address", r"[a-z][a-z0-9+.-]{1,20}://[^\s:/@'\"<>{}$]{1,64}:([^\s:/@'\"<>{}$]{6,128})@",
@@ -73,6 +81,31 @@ FORMS: tuple[Form, ...] = (
 )  # fmt: skip
 """Every kind of secret that is known."""
 
+_WORTH = r"[^\s\"'`$<>{}()\[\]&;|]"
+_SPOKEN = (
+    ("login", (r"(?i:authorization)[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?i:basic|bearer|token|digest|negotiate)\s{1,4}"
+     r"([A-Za-z0-9+/_=~.-]{8,4000})")),
+    ("cookie", r"(?i:\b(?:set-)?cookie)[\"']?\s{0,4}:\s{0,4}[\"']?([\w.-]{1,64}=[^\"'\[\]{}<>$]{8,4000})"),
+    ("login", (r"\b(?:curl|wget)\b[^|;]{0,120}?\s(?:-u|--user)[ =]?[\"']?[\w.@%+-]{1,40}:"
+     rf"({_WORTH}{{4,200}})")),
+    ("password", rf"\b(?:mysql|mariadb)\w{{0,20}}\b[^|;]{{0,120}}?\s-p[\"']?({_WORTH}{{4,200}})"),
+    ("password", (r"(?<![\w-])--?(?i:[a-z]{1,20}-){0,2}(?i:pass(?:word|wd|phrase)?|pwd|token|secret|api-?key|key)"
+     rf"(?:=|\s{{1,4}})[\"']?({_WORTH}{{6,200}})")),
+    ("token in an address",
+     (r"[?&;#](?i:(?:access|id|refresh|auth|session|csrf)?_?token|api_?key|sig|signature|secret|client_secret|password"
+     r"|x-amz-(?:signature|security-token|credential))=([^\s&;\"'`<>#\[\]{}$]{8,2000})")),
+    ("password", (r"\b(?:machine\s{1,8}\S{1,200}|default)\s{1,8}(?:login\s{1,8}\S{1,200}\s{1,8})?"
+     rf"password\s{{1,8}}({_WORTH}{{4,200}})|^\s{{0,8}}password\s{{1,8}}({_WORTH}{{6,200}})\s{{0,8}}$")),
+    ("password or key",
+     r"(?i:aws_(?:session_token|secret_access_key))\s{0,4}[:=]\s{0,4}([A-Za-z0-9+/=]{16,4000})"),
+)  # fmt: skip
+SPOKEN: tuple[Form, ...] = (
+    *(Form(name, pattern, spoken=True) for name, pattern in _SPOKEN),
+    Form("password or key", r"(?i:pass(?:word|wd)|secret|token|(?:api|access)[_-]?key)[\"']?\s{0,4}[:=]\s{0,4}[\"']?"
+         r"([A-Za-z0-9+][A-Za-z0-9+/_=~-]{15,4000})", certain=False),
+)  # fmt: skip
+"""What is said and shown, but is no line of a program: only hidden, never held against anybody."""
+
 # Nearly always these tell that nothing is there, several times faster than one pattern could; else each form is
 # tried. The words count in whatever case.
 _HINTS = (
@@ -80,10 +113,15 @@ _HINTS = (
     "glptt-", "gldt-", "glrt-", "glcbt-", "glft-", "glimt-", "glagent-", "glsoat-", "xox", "xapp-", "hooks.slack",
     "k_live_", "whsec_", "AIza", "GOCSPX", "sk-", "npm_", "_authToken", "pypi-", "AccountKey", "8Q~", "SK", "SG.",
     "hf_", "_v1_", ":AA", "webhooks/", "shpat_", "shpca_", "shppa_", "shpss_", "dapi", "hvs.", "hvb.", "AGE-SECRET",
-    "eyJ", "://",
+    "eyJ", "://", "ud_", "once_", "ya29.", "gsk_", "lin_", "sntry",
 )  # fmt: skip
-_WORDS = ("pass", "secret", "token", *(f"{of}{by}key" for of in ("api", "private", "account") for by in ("", "_", "-")))
+_WORDS = (
+    "pass", "pwd", "secret", "token", "authorization", "cookie", "curl", "wget", "mysql", "mariadb", "signature",
+    "sig=",
+    *(f"{of}{by}key" for of in ("api", "private", "account", "access") for by in ("", "_", "-")),
+)  # fmt: skip
 _COMPILED = tuple((form, re.compile(form.pattern)) for form in FORMS)
+_EVERYWHERE = _COMPILED + tuple((form, re.compile(form.pattern)) for form in SPOKEN)
 
 _PLACEHOLDER = re.compile(
     r"(?i)example|sample|dummy|placeholder|changeme|change[_-]me|your[_-]|[_-]here\b|replace|redacted|insert|fake|\bmock"
@@ -159,15 +197,17 @@ def may_hold_secret(text: str) -> bool:
     return _may_hold_one(text) or _KEY_END in text
 
 
-def secrets_in(text: str) -> list[tuple[str, str]]:
-    """(kind, secret) of everything in a text that one line shows."""
-    return [
-        (form.name, line[start:end])
-        for line in text.split("\n")
-        if _may_hold_one(line)
-        for form, pattern in _COMPILED
-        for start, end in _places(form, pattern, line)
-    ]
+def secrets_in(text: str) -> list[tuple[str, int, int]]:
+    """(kind, from where, to where) of everything in a text that one line shows."""
+    found: list[tuple[str, int, int]] = []
+    begins = 0
+    for line in text.split("\n"):
+        if _may_hold_one(line):
+            for form, pattern in _EVERYWHERE:
+                places = _places(form, pattern, line)
+                found += ((form.name, begins + start, begins + end) for start, end in places)
+        begins += len(line) + 1
+    return found
 
 
 def is_random(value: str) -> bool:
@@ -178,14 +218,15 @@ def is_random(value: str) -> bool:
 def _redacted(line: str) -> str:
     if not _may_hold_one(line):
         return line
-    for form, pattern in _COMPILED:
+    for form, pattern in _EVERYWHERE:
         shown, at = "", 0
         for start, end in _places(form, pattern, line):
             if start >= at:
                 shown += line[at:start] + _SAID.format(form.name)
                 # What hangs on to it may be the rest of it: forms know only how long one usually is.
                 rest = _KEY_REST if form.name == PRIVATE_KEY else _REST
-                at = max(end, found.end()) if form.certain and (found := rest.match(line, end)) else end
+                is_open = form.certain and not form.spoken
+                at = max(end, found.end()) if is_open and (found := rest.match(line, end)) else end
         line = shown + line[at:]
     return line
 
@@ -202,8 +243,14 @@ def _places(form: Form, pattern: re.Pattern[str], line: str) -> Iterator[tuple[i
     for match in pattern.finditer(line):
         group = next((number for number, value in enumerate(match.groups(), 1) if value), 0)
         value = match[group]
-        if not _PLACEHOLDER.search(value) and (_is_varied(value) if form.certain else _is_random(value)):
+        if not _PLACEHOLDER.search(value) and _counts(form, value):
             yield match.span(group)
+
+
+def _counts(form: Form, value: str) -> bool:
+    if form.spoken:
+        return not value.isalpha() and not _REFERENCE.match(value)
+    return _is_varied(value) if form.certain else _is_random(value)
 
 
 def _key_bodies(lines: Sequence[str]) -> frozenset[int]:

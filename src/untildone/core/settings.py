@@ -13,6 +13,7 @@ from untildone.core.setting import pick as _pick
 from untildone.core.setting import setting as _setting
 from untildone.core.setting import switch as _switch
 from untildone.core.settings_delivery import CHECKING, LANDING, REVIEWING, WORKTREES
+from untildone.core.worker_values import sandbox_id
 
 __all__ = [
     "ARGUMENTS",
@@ -49,6 +50,11 @@ ARGUMENTS = ("goal", "cwd", "name", "task_file", "repository")
 _seconds = partial(units.duration, bare="seconds")
 _percent = partial(units.whole, most=100)
 _minutes_limit = partial(units.limit_duration, bare="minutes")
+
+
+def _sandbox_id(raw: object) -> str:
+    return sandbox_id(units.name_text(raw))
+
 
 PROFILE_NAMES = ("continuous-claude", "clawker", "ralph")
 
@@ -187,6 +193,7 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("spec", "commands", "notify", units.lines, "URL", "--notify", repeatable=True, guarded=True),
     _setting("spec", "output", "server", units.name_text, "URL", "--server", guarded=True),
     _setting("spec", "output", "server_token_file", units.name_text, "FILE", "--server-token-file", guarded=True),
+    _setting("spec", "output", "sandbox_id", _sandbox_id, "NAME", "--sandbox-id", guarded=True),
     _setting("spec", "output", "mask", units.lines, "PATTERN", "--mask", repeatable=True, guarded=True),
     _switch("spec", "output", "portable", ("--portable",), ("--no-portable",), guarded=True),
     _setting("spec", "commands", "then", units.lines, "FILE", "--then", repeatable=True, guarded=True),

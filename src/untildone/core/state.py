@@ -309,6 +309,8 @@ class LoopState:
     """Places where lines of the hooks are missing."""
 
     driving: bool = False
+    driven_from: int = 0
+    """The number of the event with which the newest driver began."""
     active_seconds: float = 0.0
     """Time with a living driver, up to `last_at`."""
     last_at: float = 0.0

@@ -16,7 +16,9 @@ MOST_EVENTS = 1000
 NAME = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 RUN_ID = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}\Z")]
 """What a run, or a sandbox, may be called."""
-_NOT_BELOW_ZERO = msgspec.Meta(ge=0)
+COUNT = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+"""A number that every store and every reader of JSON can hold: what another machine says is not believed beyond it."""
+TENURE = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class Wire(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,18 +40,21 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
 
     run_id: RUN_ID
     events: Annotated[list[Wire], msgspec.Meta(max_length=MOST_EVENTS)] = []
-    tenure: Annotated[int, _NOT_BELOW_ZERO] = 0
+    tenure: TENURE = 0
     """Which driver's words these are: a machine that took a run over has a higher one, and older ones are refused."""
+    after: COUNT | None = None
+    """The newest number that the server has, as far as the sender knows: what it skips after that, its log has no
+    more. None: it skips nothing, but before the first event that it ever sends."""
 
 
 class Receipt(msgspec.Struct, frozen=True):
     """What became of a batch."""
 
-    last_seq: int
+    last_seq: COUNT
     """The newest number the server has of this run: what comes after it is still wanted."""
-    stored: int = 0
+    stored: COUNT = 0
     """Events of the batch that were new."""
-    orders: int = 0
+    orders: COUNT = 0
     """The number of the newest order for this run: a reason to fetch when it is higher than the newest one known."""
 
 
@@ -59,12 +64,14 @@ OrderKind = Literal["message", "stop", "pause", "resume", "limits", "skip_wait",
 class Order(msgspec.Struct, frozen=True):
     """What somebody at the server asks of a run."""
 
-    number: int
+    number: COUNT
     kind: OrderKind
     by: str
     at: float
     age: float = 0.0
     """Seconds since it was given, by the server's clock: clocks of two machines do not agree."""
+    seen: COUNT = 0
+    """The newest event of the run that the server had when it was given, and so which driver it was for; 0: unknown."""
     data: dict[str, str | int | float | bool | list[str] | None] = {}
     """`content`, `message_type`, `urgent` of a message; `after_iteration` of a stop; the limits by field;
     `patterns` of a waiver; `circuit`, `session`, `history` of a reset."""

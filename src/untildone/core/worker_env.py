@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from untildone.core.near_names import nearest, slips
 from untildone.core.policy import Earlier
 from untildone.core.printable import one_line
 from untildone.core.settings import BY_NAME, SETTINGS
@@ -18,10 +19,12 @@ _SHOWN = 120
 _LONGEST_LINE = 400
 _KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _OTHER_LOGINS = (
-    "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CONFIG_DIR",
-    "UNTILDONE_CONFIG_DIR",
+    "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
 )  # fmt: skip
-"""By these Claude Code may have a login without a key."""
+"""By these Claude Code has a login without a key."""
+_LOOP = "CONTINUOUS_"
+"""What begins so is meant for a worker."""
+_ALL_ARE_LISTED = "`untildone worker --help` lists them"
 _LIMITS = ("CONTINUOUS_MAX_RUNS", "CONTINUOUS_MAX_COST_USD", "CONTINUOUS_MAX_DURATION", "MAX_BUDGET_USD")
 _MORE_LIMITS = tuple(
     setting.env[0] for setting in SETTINGS if setting.group == "limits" and setting.name != "max_calls_per_hour"
@@ -33,6 +36,9 @@ _OTHER_DEFAULTS = {
 """Where a worker was always different from a person at a terminal."""
 _NOT_HERE = {
     "then": "is not for workers: start one for each goal",
+    "server": "is not for workers: CALLBACK_URL is the address of the server",
+    "server_token_file": "is not for workers: CALLBACK_TOKEN is the token for the server",
+    "sandbox_id": "is not for workers: SANDBOX_ID is what the sandbox is called",
     "worktree": "is not for workers: a sandbox has its folder for itself",
 }
 _ONCE: Mapping[str, object] = {"max_runs": "1", "completion_threshold": "1", "error_threshold": "1"}
@@ -65,8 +71,11 @@ class WorkerConfig:
     branch_name: str | None = None
 
 
-def worker_config(env: Mapping[str, str]) -> WorkerConfig | list[str]:
-    """What the environment asks for; else everything that is wrong with it, one line each."""
+def worker_config(env: Mapping[str, str], *, has_login: bool = False) -> WorkerConfig | list[str]:
+    """What the environment asks for; else everything that is wrong with it, one line each.
+
+    `has_login`: Claude Code has one of its own on this machine.
+    """
     values: dict[str, Any] = {}
     wrong: list[str] = []
     for variable in VARIABLES:
@@ -77,7 +86,8 @@ def worker_config(env: Mapping[str, str]) -> WorkerConfig | list[str]:
             wrong.append(_line(f"{variable.name} {problem}"))
     broken = {line.partition(" ")[0] for line in wrong}
     wrong += _wrong_settings(env)
-    wrong += [line for line, needs in _missing(values, env) if not broken & set(needs)]
+    wrong += [line for line, needs in _missing(values, env, has_login=has_login) if not broken & set(needs)]
+    wrong += _misspelt(env)
     return wrong or _configured(values, env)
 
 
@@ -116,7 +126,16 @@ def _wrong_settings(env: Mapping[str, str]) -> list[str]:
     return wrong
 
 
-def _missing(values: Mapping[str, Any], env: Mapping[str, str]) -> list[tuple[str, Sequence[str]]]:
+def _misspelt(env: Mapping[str, str]) -> list[str]:
+    """A name that looks like one of ours and is none would be believed to work."""
+    given = {name for name, value in env.items() if value.strip()}
+    alike = dict(slips(given, BY_VARIABLE))
+    of_loop = {name: nearest(name, BY_VARIABLE) for name in given - set(BY_VARIABLE) if name.startswith(_LOOP)}
+    hints = {name: f"did you mean {meant}?" if meant else _ALL_ARE_LISTED for name, meant in (alike | of_loop).items()}
+    return [_line(f"{name} is none of a worker's variables: {hint}") for name, hint in sorted(hints.items())]
+
+
+def _missing(values: Mapping[str, Any], env: Mapping[str, str], *, has_login: bool) -> list[tuple[str, Sequence[str]]]:
     """What is not there and has to be; beside it, the variables that would have to be right for it to be said."""
     resumed = values["RESUME_SESSION_ID"] is not None
     has_limit = any(values[name] for name in _LIMITS) or any(env.get(name) for name in _MORE_LIMITS)
@@ -127,7 +146,7 @@ def _missing(values: Mapping[str, Any], env: Mapping[str, str]) -> list[tuple[st
             ("CALLBACK_URL",),
         ),
         (
-            any(env.get(name, "").strip() for name in (*_KEYS, *_OTHER_LOGINS)),
+            has_login or any(env.get(name, "").strip() for name in (*_KEYS, *_OTHER_LOGINS)),
             "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN is missing: Claude Code needs a login",
             (),
         ),

@@ -9,9 +9,10 @@ import asyncio
 import gzip
 import os
 import re
+import stat
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -32,12 +33,22 @@ NAMED = 20
 """Files that did not come along, named at most."""
 HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 KEYS = re.compile(
-    rb"(?:.*/)?(?:\.env(?:\..+)?|\.netrc|\.npmrc|\.pypirc|id_(?:rsa|dsa|ecdsa|ed25519)|[^/]*\.(?:pem|key|p12|pfx))"
+    rb"(?i)(?:.*/)?(?:(?![^/]*(?:example|sample|template|dist))(?:\.env(?:\.[^/]+)?|[^/]+\.env)|\.envrc|[._]netrc|\.npmrc"
+    rb"|\.pypirc|\.git-credentials|\.pgpass|\.my\.cnf|\.htpasswd|\.dockercfg|id_(?:rsa|dsa|ecdsa|ed25519)[^/]*"
+    rb"|[^/]*\.(?:pem|key|p12|pfx|ppk|jks|keystore|kdbx|ovpn|tfvars|tfstate)(?:\.(?:bak|backup|old|orig|save|\d+))?~?"
+    rb"|credentials(?:\.(?:json|ya?ml|toml|ini|txt|csv|xml))?|[^/]*kubeconfig[^/]*|(?:\.aws|\.ssh|\.kube|\.gnupg)/.*"
+    rb"|[^/]*secrets?\.(?:json|ya?ml|toml|ini|txt|properties))",
+    re.DOTALL,
 )
 """Files that are known for what must not leave a machine. Those that are committed are in the history anyway."""
 TRAVELS = re.compile(r"(?:seen-)?(?:start|\d{1,9})(?:-\d{1,9})?|(?:left|found)-\d{1,9}")
 """The states of a run that come along: those a later driver asks for."""
 
+SCANNED = 1 << 20
+SCANNED_IN_ALL = 64 << 20
+"""Bytes of a file, and of all, that are looked through for what must not leave."""
+
+_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY")
 _HEADER = 8 << 20
 _MANY_TIMES = 4
 """Loose objects take more room than packed ones; what is so much over is not even tried."""
@@ -95,12 +106,14 @@ async def pack_tree(
     leave_out: Sequence[bytes] = (),
     unnamed: Sequence[bytes] = (),
     known: str = "",
+    tells: Callable[[bytes], bool] = lambda _: False,
 ) -> PackedTree | None:
     """The tree as it is now; None when it is as `known` says. WorkspaceError when it is too large to travel.
 
-    `unnamed`: what is left out without a word, such as the notes, which travel by themselves.
+    `unnamed`: what is left out without a word, such as the notes, which travel by themselves. `tells`: whether a
+    content holds a secret.
     """
-    leave_out = [*leave_out, *(path for path in status.paths if KEYS.fullmatch(path))]
+    leave_out = [*leave_out, *await asyncio.to_thread(_secret, repository.top, status.paths, tells)]
     refs = await _states(repository, run_id)
     packed = await _commit(repository, status, refs, leave_out)
     mark = f"{packed} {status.head} {status.branch}"
@@ -140,6 +153,26 @@ def prerequisites(bundle: bytes) -> list[str]:
     return [commit for commit in named if HASH.fullmatch(commit)]
 
 
+def _secret(top: Path, paths: Iterable[bytes], tells: Callable[[bytes], bool]) -> list[bytes]:
+    """Those of the files that are not committed which must not leave: by their name, or by what they hold."""
+    found, left = [], SCANNED_IN_ALL
+    for path in paths:
+        content = b"" if KEYS.fullmatch(path) else _beginning(os.fsencode(top) + b"/" + path, min(left, SCANNED))
+        left -= len(content)
+        if KEYS.fullmatch(path) or _PRIVATE_KEY.search(content) or (content and tells(content)):
+            found.append(path)
+    return found
+
+
+def _beginning(path: bytes, most: int) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            return file.read(most) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    except OSError:
+        return b""  # gone, or a link, which travels as such
+
+
 def _is_sound(facts: TreeFacts) -> bool:
     hashes = [facts.packed, *facts.refs.values(), *([facts.head] if facts.head else [])]
     below = PurePosixPath(facts.below)
@@ -148,7 +181,8 @@ def _is_sound(facts: TreeFacts) -> bool:
         and all(TRAVELS.fullmatch(name) for name in facts.refs)
         and not below.is_absolute()
         and ".." not in below.parts
-        and "\0" not in facts.below
+        and not {"\0", "\n"} & set(facts.below)
+        and ".git" not in map(str.lower, below.parts)
     )
 
 

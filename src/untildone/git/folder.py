@@ -45,8 +45,10 @@ class GitFolder:
             return []
         return await committed_secrets(self._repository, start, commit, (*self._spec.contract.waive, *waived))
 
-    async def packed(self, run_id: str, known: str = "") -> PackedTree | None:
-        """The tree as a parcel for another machine; None when it is as `known` says."""
+    async def packed(
+        self, run_id: str, known: str = "", *, tells: Callable[[bytes], bool] = lambda _: False
+    ) -> PackedTree | None:
+        """The tree as a parcel for another machine; None when it is as `known` says. What `tells` a secret stays."""
         status = await self._status()
         return await pack_tree(
             self._repository,
@@ -57,6 +59,7 @@ class GitFolder:
             leave_out=await self._left_out(status),
             unnamed=[] if self._notes is None else [self._notes],
             known=known,
+            tells=tells,
         )
 
     async def _status(self) -> Status:

@@ -6,7 +6,8 @@ branch the run works on. No hook runs, no submodule is touched, and nothing of t
 
 import os
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from untildone.core.printable import one_line
@@ -21,8 +22,11 @@ from untildone.git.run import COMMIT_TIMEOUT, UNATTENDED, disk_trouble, first_li
 from untildone.git.snapshot import copy_index, create_ref, refs_of
 from untildone.git.status import STATUS, Status, in_one_line, parse_status, readable
 from untildone.git.under_way import under_way_in
+from untildone.git.weighing import acting, refuse_detour, refuse_too_much
 
 _SHORT = 10
+_TIPS = 5000
+"""Branches that are looked at for a commit in common."""
 _ALONE = (*NO_HOOKS, "-c", "submodule.recurse=false")
 # What old, honest histories have, and what hurts nobody.
 _OLD_SINS = ("zeroPaddedFilemode", "badTimezone", "missingSpaceBeforeDate", "zeroPaddedDate", "missingEmail")
@@ -39,6 +43,8 @@ class Received:
     status: Status
     is_there: bool = False
     """An earlier try has laid it out already."""
+    acts: Mapping[str, str] = field(default_factory=dict)
+    """Files that run commands by themselves, and are not as they were here: their names, and what they are."""
 
     @property
     def cwd(self) -> Path:
@@ -60,11 +66,17 @@ async def receive_tree(parcel: bytes, *, run_id: str, folder: Path, private: Pat
         _refuse_work(repository, status)
     await _fetch_missing(repository, prerequisites(bundle), facts, remote)
     await _take_objects(repository, facts, bundle)
+    await refuse_too_much(repository, facts.packed)
+    await refuse_detour(repository, facts.packed, facts.below)
+    if not prerequisites(bundle):
+        await _refuse_stranger(repository, facts, status)
+    await repository.git(*NO_HOOKS, "update-ref", parcel_ref(facts.run_id), facts.packed)
     is_there = status.head == facts.head and status.branch == facts.branch and not await _differing(repository, facts)
     if not is_there:
         _refuse_work(repository, status)
         await _check_branch(repository, facts, status)
-    return Received(facts=facts, repository=repository, status=status, is_there=is_there)
+    acts = await acting(repository, status.head, facts.packed)
+    return Received(facts=facts, repository=repository, status=status, is_there=is_there, acts=acts)
 
 
 async def lay_out(received: Received) -> list[str]:
@@ -75,10 +87,27 @@ async def lay_out(received: Received) -> list[str]:
         await create_ref(repository, f"{refs_of(facts.run_id)}/{name}", commit)
     if not received.is_there:
         await _check_out(received)
+    _refuse_way_out(received)
     if facts.branch is not None and not repository.private:
         origin = Origin(run_id=facts.run_id, base=facts.base, began=facts.began)
         await remember_origin(repository, facts.branch, origin)
     return [*_told(facts, received), *await _differing(repository, facts)]
+
+
+def _refuse_way_out(received: Received) -> None:
+    """WorkspaceError when the agent's folder is somewhere else after all: something here may stand in for it."""
+    top, cwd = (Path(os.path.realpath(place)) for place in (received.repository.top, received.cwd))
+    if not cwd.is_relative_to(top) or os.path.normpath(top / received.facts.below) != str(cwd):
+        raise WorkspaceError(f"{received.cwd} leads out of the run's folder by way of a link: it is not used")
+
+
+async def tracks(repository: Repository, place: Path) -> bool:
+    """Whether git has a file of that name, in whatever case."""
+    path = os.path.relpath(place, repository.top)
+    if path.startswith(".."):
+        return False
+    named = await repository.git("ls-files", "-z", "--", f":(top,icase,literal){path}", check=False)
+    return bool(named.out)
 
 
 async def _check_out(received: Received) -> None:
@@ -172,7 +201,20 @@ async def _take_objects(repository: Repository, facts: TreeFacts, bundle: bytes)
     said = {facts.packed, *facts.refs.values(), *([facts.head] if facts.head else [])}
     if listed[:1] != [facts.packed] or not said <= set(listed):
         raise WorkspaceError("the parcel with the tree does not hold what it says: it is not used")
-    await repository.git(*NO_HOOKS, "update-ref", parcel_ref(facts.run_id), facts.packed)
+
+
+async def _refuse_stranger(repository: Repository, facts: TreeFacts, status: Status) -> None:
+    """WishRefused for a repository that has commits, and none of the run's."""
+    if repository.private or status.head is None:
+        return
+    listed = await repository.git("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/remotes")
+    tips = {status.head, *listed.text.split()[:_TIPS]}
+    if facts.head is None or (await repository.git("merge-base", facts.head, *tips, check=False)).code:
+        where = f" (it was {one_line(facts.remote, 200)})" if facts.remote else ""
+        raise WishRefused(
+            f"{repository.top} has no commit in common with the run's repository{where}: resume in a clone of that, or "
+            "in an empty folder"
+        )
 
 
 async def _check_branch(repository: Repository, facts: TreeFacts, status: Status) -> None:

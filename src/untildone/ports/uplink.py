@@ -23,7 +23,7 @@ class Parcel:
 
 class Uplink(Protocol):
     """Where copies go. Every method raises `UplinkDown` when nobody answers (try again) and `UplinkRefused` when
-    the server will not have it (trying again is pointless).
+    the server will not have it (`taken` is final; anything else may be mended, so that it is tried again seldom).
     """
 
     async def received(self, run_id: str) -> Receipt:

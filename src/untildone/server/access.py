@@ -1,10 +1,14 @@
 """Who asks, and what they may. A route says `viewer`, `operator` or `worker`; everything else is decided here.
 
 Bound to this machine alone: looking needs nothing, speaking for a sandbox only if a token was made for it, steering
-always does. Bound to anything else, everything needs a token.
+always does. Bound to anything else, behind a name or closed, everything needs a token.
+
+Browsers send a cookie to every port of a host, so also to whatever an agent serves there: it lets its bearer look.
+What steers is the proof, which only pages of this very server can read in the browser that logged in, and which they
+send as a header of its own. Pages of others can neither read it nor send that header, so nothing else is needed
+against requests that they forge.
 """
 
-import hmac
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -15,17 +19,20 @@ from starlette.requests import HTTPConnection
 
 from untildone.server.archive.port import Scope
 from untildone.server.context import ServerSettings, context_of
-from untildone.server.keys import TOKEN_PREFIX, Keyring, Links, csrf_of, hash_of, is_sandbox_id
+from untildone.server.keys import TOKEN_PREFIX, Keyring, Links, cookie_of, hash_of, is_sandbox_id
 from untildone.server.paths import SandboxId
 
 Via = Literal["token", "cookie", "loopback"]
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-CSRF_HEADER = "x-csrf-token"
+PROOF_HEADER = "x-untildone-proof"
 SECURE_COOKIE = "__Host-untildone"
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 """A proxy adds one of these: then whoever asks may be anywhere."""
 _NEED_TOKEN = "this needs a token: send `Authorization: Bearer ud_...`; `untildone token create` makes one"  # noqa: S105
 _BAD_TOKEN = "this token is not valid: it was revoked, has expired or never was"  # noqa: S105 -- a sentence
+_LOG_IN = "this browser is not logged in any more: open a link of `untildone token login` in it"
+_UNPROVEN = "this browser has lost what its login left in it: log in again with a link of `untildone token login`"
+_LOOKS = "this browser may look, not steer: log in with a link of `untildone token login --scope operator`"
 
 
 class Refused(HTTPException):
@@ -47,6 +54,8 @@ class Principal:
     label: str = ""
     """What the token or session was called when it was made."""
     secret_hash: str = field(default="", repr=False)
+    unproven: bool = False
+    """An operator's cookie without the proof: it looks, until the page that it asks for shows the proof."""
 
     @property
     def name(self) -> str:
@@ -89,7 +98,7 @@ async def viewer(request: Request) -> Principal:
     if who is None:
         if is_from_here(request, context_of(request).settings):
             return Principal(scope="viewer", via="loopback")
-        raise _unknown()
+        raise _unknown(request)
     if who.scope == "worker":
         raise Refused(403, "the token of a sandbox speaks for that sandbox alone: looking needs a viewer token")
     return who
@@ -99,7 +108,9 @@ async def operator(request: Request) -> Principal:
     """Whoever may steer."""
     who = await _who(request)
     if who is None:
-        raise _unknown()
+        raise _unknown(request)
+    if who.scope != "operator" and who.via == "cookie":
+        raise Refused(403, _UNPROVEN if who.unproven else _LOOKS)
     if who.scope != "operator":
         raise Refused(403, f"this needs an operator token, and yours is for a {who.scope}")
     return who
@@ -114,7 +125,7 @@ async def worker(request: Request, sandbox_id: SandboxId) -> Principal:
         from_here = is_from_here(request, context_of(request).settings)
         if from_here and not await door_of(request).keyring.guarded(sandbox_id):
             return Principal(scope="worker", via="loopback", sandbox_id=sandbox_id)
-        raise _unknown()
+        raise _unknown(request)
     if who.scope == "viewer":
         raise Refused(403, "a viewer token may look, not speak for a sandbox")
     if who.scope == "worker" and who.sandbox_id != sandbox_id:
@@ -126,18 +137,15 @@ async def somebody(request: Request) -> Principal:
     """Whoever has a key at all."""
     who = await _who(request)
     if who is None:
-        raise _unknown()
+        raise _unknown(request)
     return who
 
 
-def csrf_token(request: Request) -> str:
-    """For `<meta name="csrf-token">`: what pages of this session must send along; empty without one."""
-    secret = session_secret(request)
-    return csrf_of(secret) if secret else ""
-
-
 def session_secret(connection: HTTPConnection) -> str:
-    """The secret in the session's cookie; empty when there is none, or more than one: then somebody else set it."""
+    """The secret in the session's cookie; empty when there is none.
+
+    Empty also when there are more, for then somebody else set one, unless the proof tells which is ours.
+    """
     wanted = {SECURE_COOKIE, cookie_name(connection)}
     found = [
         value
@@ -145,7 +153,20 @@ def session_secret(connection: HTTPConnection) -> str:
         for name, _, value in (pair.strip().partition("=") for pair in line.split(";"))
         if name in wanted
     ]
-    return found[0] if len(found) == 1 else ""
+    proven = _proven_secret(connection)
+    return proven if proven in found else found[0] if len(found) == 1 else ""
+
+
+def is_proven(connection: HTTPConnection) -> bool:
+    """Whether a session's cookie came with its proof."""
+    secret = session_secret(connection)
+    return bool(secret) and secret == _proven_secret(connection)
+
+
+def _proven_secret(connection: HTTPConnection) -> str:
+    """What the cookie must hold to go with the proof that was shown; empty without one."""
+    proof = connection.headers.get(PROOF_HEADER, "")
+    return cookie_of(proof) if proof else ""
 
 
 def cookie_name(connection: HTTPConnection) -> str:
@@ -162,7 +183,7 @@ def is_secure(connection: HTTPConnection) -> bool:
 
 def is_from_here(connection: HTTPConnection, settings: ServerSettings) -> bool:
     """Whether only a program of this machine can have asked: no proxy in between, and by no other name."""
-    if not settings.is_loopback or any(name in connection.headers for name in _FORWARDED):
+    if settings.is_closed or any(name in connection.headers for name in _FORWARDED):
         return False
     return is_loopback_name(host_name(connection.headers.get("host", "")))
 
@@ -213,12 +234,12 @@ async def _by_token(request: Request) -> Principal:
         raise Refused(401, _NEED_TOKEN, headers={"WWW-Authenticate": "Bearer"})
     door, secret_hash = door_of(request), hash_of(secret)
     address = neighbourhood(request.client.host if request.client else "")
-    pause = 0.0 if door.keyring.knows(secret_hash) else door.failures.wait(address)
-    if pause > 0:
-        raise Refused(429, "too many tokens that are not valid: wait", headers={"Retry-After": str(int(pause) + 1)})
     key = await door.keyring.token(secret_hash)
     if key is None:
-        door.failures.take(address)
+        # Counted after it was looked up: whoever has a token that is valid is not refused for the noise of others.
+        pause = door.failures.take(address)
+        if pause > 0:
+            raise Refused(429, "too many tokens that are not valid: wait", headers={"Retry-After": str(int(pause) + 1)})
         raise Refused(401, _BAD_TOKEN, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
     return Principal(
         scope=key.scope,
@@ -238,14 +259,19 @@ async def _by_cookie(request: Request) -> Principal | None:
     key = await door_of(request).keyring.session(secret_hash)
     if key is None:
         return None
-    if request.method not in SAFE_METHODS:
-        shown = request.headers.get(CSRF_HEADER, "")
-        if not hmac.compare_digest(shown.encode(), csrf_of(secret).encode()):
-            raise Refused(403, "the page is too old to be believed: reload it")
-        if "origin" not in request.headers:
-            raise Refused(403, "a browser says where a request comes from, and this one did not")
-    return Principal(scope=key.scope, via="cookie", key_id=key.key_id, label=key.label, secret_hash=secret_hash)
+    proven = is_proven(request)
+    return Principal(
+        scope=key.scope if proven else "viewer",
+        via="cookie",
+        key_id=key.key_id,
+        label=key.label,
+        secret_hash=secret_hash,
+        unproven=key.scope == "operator" and not proven,
+    )
 
 
-def _unknown() -> Refused:
+def _unknown(request: Request) -> Refused:
+    if "hx-request" in request.headers:
+        # A page that was open when its session ended: whoever looks at it has no use for a word about headers.
+        return Refused(401, _LOG_IN)
     return Refused(401, _NEED_TOKEN, headers={"WWW-Authenticate": "Bearer"})

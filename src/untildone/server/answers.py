@@ -31,6 +31,8 @@ class TakenProblem(Problem):
 
     taken: bool = False
     """Another machine has taken the run over."""
+    last_seq: int | None = None
+    """The newest event that is here: the batch does not go on from there."""
 
 
 def _said(description: str, model: type[BaseModel] = Problem) -> dict[str, Any]:
@@ -92,6 +94,8 @@ async def _invalid(_: Request, error: Exception) -> Response:
 async def answer_ours(_: Request, error: Exception) -> Response:
     """The answer to an error of ours."""
     if isinstance(error, SenderRefused):
+        if error.last_seq is not None:
+            return refusal(409, str(error), taken=False, last_seq=error.last_seq)
         return refusal(409 if error.taken else 403, str(error), taken=error.taken)
     return refusal(_status(error), str(error))
 

@@ -45,14 +45,16 @@ class BoundedProtocol(HttpToolsProtocol):
     """Since when nothing more is wanted of the client."""
     peer: str | None = None
     """Whose connection it is."""
+    begun_at = 0.0
     _header_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, unless there are too many."""
         super().connection_made(transport)
         self.peer = neighbourhood(self.client[0]) if self.client else None
-        self.waiting_since = self.loop.time()
-        if len(self.connections) > most_connections() or self._is_one_too_many():
+        self.waiting_since = self.begun_at = self.loop.time()
+        full = len(self.connections) > most_connections()
+        if self._is_one_too_many() or (full and not make_room(self)):
             transport.write(_BUSY)
             transport.close()
 
@@ -126,6 +128,20 @@ class BoundedProtocol(HttpToolsProtocol):
             return False
         same = [other for other in self.connections if getattr(other, "peer", None) == self.peer]
         return len(same) > MOST_FROM_ONE
+
+
+def make_room(newcomer: BoundedProtocol) -> bool:
+    """End the oldest connection without a key, of whoever has most: nobody keeps others out by coming first."""
+    theirs: dict[str | None, list[BoundedProtocol]] = {}
+    for one in newcomer.connections:
+        is_known = bool((getattr(one, "scope", None) or {}).get("untildone.known"))
+        if isinstance(one, BoundedProtocol) and one is not newcomer and not is_known:
+            theirs.setdefault(one.peer, []).append(one)
+    if not theirs:
+        return False
+    busiest = max(theirs, key=lambda peer: len(theirs[peer]))
+    _cut(min(theirs[busiest], key=lambda one: one.begun_at).transport)
+    return True
 
 
 def _is_over(since: float | None, seconds: float, now: float) -> bool:

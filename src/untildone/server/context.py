@@ -40,11 +40,18 @@ class ServerSettings:
     """Trace events that are kept of one run."""
     local: bool = True
     """Whether the runs of this machine are shown, too."""
+    closed: bool = False
+    """Programs of this machine need a token as well: a proxy or a tunnel, which need not tell, may be one of them."""
 
     @property
     def is_loopback(self) -> bool:
         """Whether only programs of this machine can reach it."""
         return _is_loopback(self.host)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether everything needs a token. A name is what others reach it by, so something brings them here."""
+        return self.closed or bool(self.names) or not self.is_loopback
 
 
 @dataclass(slots=True, kw_only=True)

@@ -168,6 +168,10 @@ class Fanout:
         self._announce(f"c:{run_id}", "")
         self._tell_changed(run_id)
 
+    def fell_silent(self, run_id: str) -> None:
+        """Nobody drives a run any more: the other server processes see that for themselves."""
+        self._tell_changed(run_id)
+
     def ordered(self, run_id: str) -> None:
         """An order was given to a run: workers that wait for one look at once."""
         self._announce(f"o:{run_id}", "")

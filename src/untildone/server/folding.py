@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from untildone import __version__
 from untildone.core import codec
-from untildone.core.advice import driver_gone
+from untildone.core.advice import driver_gone, handle
 from untildone.core.durations import format_duration
 from untildone.core.event import Event, Record, Unknown
 from untildone.core.events import ContinuousResumed, ContinuousStarted
@@ -20,16 +20,18 @@ from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason, meaning
 from untildone.core.views import RunView, run_view
-from untildone.server.archive.port import Projection, RunEntry, StoredEvent
+from untildone.server.archive.port import (
+    AT_WORK,
+    HEARD_HERE_WITHIN,
+    HEARD_WITHIN,
+    INTERRUPTED,
+    Projection,
+    RunEntry,
+    StoredEvent,
+)
 
-HEARD_WITHIN = 90.0
-"""Seconds after which a run that is silent counts as left alone: three signs of life that did not come."""
-HEARD_HERE_WITHIN = 15.0
-"""The same for the runs of the server's own machine: no network is in between."""
 UNREADABLE = "unreadable"
 """The status of a run whose events make no sense to this version."""
-AT_WORK = frozenset({"running", "waiting", "paused"})
-"""What a run is only as long as somebody drives it."""
 LARGEST = 2**31 - 1
 MOST_USD = 1e12
 MOST_SECONDS = 1e11
@@ -40,6 +42,7 @@ _LONG_WIDTH = 500
 _WORDS = 4000
 _NAMES_KEPT = 100
 _RUNS_REMEMBERED = 128
+_STATE_REMEMBERED = 256 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,9 @@ class Seen:
 
 def liveness(entry: RunEntry, now: float) -> bool:
     """Whether somebody was heard lately who drives this run."""
-    return now - entry.heard_at <= (HEARD_HERE_WITHIN if entry.origin == "local" else HEARD_WITHIN)
+    within = HEARD_HERE_WITHIN if entry.origin == "local" else HEARD_WITHIN
+    # Heard in the future: the clock of the server was set back, and nothing is known.
+    return now - within <= entry.heard_at <= now + HEARD_WITHIN
 
 
 def seen(entry: RunEntry, now: float) -> Seen:
@@ -78,16 +83,23 @@ def seen(entry: RunEntry, now: float) -> Seen:
     if alive or known.status not in AT_WORK:
         return Seen(status=known.status, phase=known.phase, why=known.why, alive=alive and known.status in AT_WORK)
     silent = format_duration(max(0.0, now - entry.heard_at))
-    said = f"Nothing was heard of it for {silent}: its driver is gone, or the network between"
-    advice = "" if entry.origin == "published" else driver_gone(_titled(state_of(entry), entry))
-    return Seen(
-        status="interrupted", phase=f"interrupted (silent for {silent})", why=f"{said}. {advice}".strip(), alive=False
-    )
+    phase = f"{INTERRUPTED} (silent for {silent})"
+    return Seen(status=INTERRUPTED, phase=phase, why=_left_alone(entry, silent), alive=False)
 
 
-def _titled(state: LoopState, entry: RunEntry) -> LoopState:
-    """With the name that is known even where the state was not read."""
-    return replace(state, run_id=entry.run_id, spec=replace(state.spec, name=entry.projection.name))
+def _left_alone(entry: RunEntry, silent: str) -> str:
+    """What became of a run that fell silent, and what to do: one sentence."""
+    state = state_of(entry) if entry.origin != "published" else LoopState()
+    # In lists the state was not read; what to call the run is known there, too.
+    state = replace(state, run_id=entry.run_id, spec=replace(state.spec, name=entry.projection.name))
+    if entry.origin == "local":
+        gone = f"The program that drove this run is gone: go on with `untildone resume {handle(state)}`."
+        return driver_gone(state) if state.spec.in_session else gone
+    lately = f"Nothing was heard of it for {silent}: if only the network is down, it reports again by itself; "
+    if entry.origin == "published":
+        return f"{lately}else start its program again."
+    where = f" on {entry.projection.host}" if entry.projection.host else " where it ran"
+    return f"{lately}else start its worker again, or go on with `untildone resume {handle(state)}`{where}."
 
 
 def state_of(entry: RunEntry) -> LoopState:
@@ -100,8 +112,17 @@ def folded_of(stored: bytes) -> Folded:
     return _decoded(stored) if stored else Folded()
 
 
-@lru_cache(maxsize=_RUNS_REMEMBERED)
 def _decoded(stored: bytes) -> Folded:
+    # A large state is decoded each time: of those that are remembered, all together must stay small.
+    return _remembered(stored) if len(stored) <= _STATE_REMEMBERED else _decode(stored)
+
+
+@lru_cache(maxsize=_RUNS_REMEMBERED)
+def _remembered(stored: bytes) -> Folded:
+    return _decode(stored)
+
+
+def _decode(stored: bytes) -> Folded:
     try:
         return codec.decode_value(stored, Folded)
     except ValueError:
@@ -280,8 +301,8 @@ def _viewed(entry: RunEntry, folded: Folded, view: RunView) -> Projection:
         folder=one_line(state.spec.cwd, _LONG_WIDTH),
         host=folded.host,
         status=view.status,
-        phase=one_line(view.phase, _LONG_WIDTH),
-        why=why(view),
+        phase=one_line(_timeless(view.phase), _LONG_WIDTH),
+        why=one_line(_in_session(state, view) or f"{why(view)}{_where(entry, folded, view)}", 2 * _LONG_WIDTH),
         success=view.success,
         verified=view.verified,
         verdict=view.verdict,
@@ -305,10 +326,32 @@ def _named(state: LoopState, run_id: str) -> LoopState:
     return state if state.run_id in {"", run_id} else replace(state, run_id=run_id)
 
 
+def _timeless(phase: str) -> str:
+    """Without the moment: whoever shows it says it in the reader's own zone."""
+    return phase.partition(" until ")[0]
+
+
+def _in_session(state: LoopState, view: RunView) -> str:
+    """A loop that no session has begun: its log alone looks as if it were at work."""
+    if view.status != "running" or not state.spec.in_session or state.attempts or state.open is not None:
+        return ""
+    return "It waits for a session: type `/untildone:loop --adopt` in one."
+
+
+def _where(entry: RunEntry, folded: Folded, view: RunView) -> str:
+    """Where the commands of the advice are to be typed."""
+    if entry.origin != "worker" or "`untildone resume " not in view.advice:
+        return ""
+    there = f" Its log is on {folded.host or 'the machine it ran on'}: type that there"
+    if not folded.state.spec.portable:
+        return f"{there}."
+    return f"{there}, or go on elsewhere with `untildone resume --from-server {entry.run_id}`."
+
+
 def why(view: RunView) -> str:
     """Why it stopped, or what it waits for, and what to do: one sentence; nothing while it works."""
     if view.status == "waiting":
-        return one_line(f"{_capital(view.phase)}; it goes on by itself.", _LONG_WIDTH)
+        return one_line(f"{_capital(_timeless(view.phase))}; it goes on by itself.", _LONG_WIDTH)
     if view.status == "paused":
         return "Paused: it does nothing until somebody lets it go on."
     if view.exit_reason is None:

@@ -29,7 +29,9 @@ from untildone.server.access import (
     host_name,
     is_from_here,
     is_loopback_name,
+    is_proven,
     neighbourhood,
+    session_secret,
     somebody,
 )
 from untildone.server.context import Context, ServerSettings
@@ -69,6 +71,8 @@ _UNSEEN = frozenset({"/healthz", "/readyz"})
 """Asked by supervisors that know the machine by whatever address; they tell nothing."""
 _OPEN = ("/login/", "/static/", "/favicon.ico")
 """What a browser needs before it is known."""
+KNOWN = "untildone.known"
+"""In the scope of a request: it came with a key that opens."""
 RECHECK = 2.0
 """Seconds after which an open stream asks again whether its key still opens."""
 LAST_WORDS = 1.0
@@ -112,7 +116,7 @@ class Guard:
             if scope["path"] not in _UNSEEN:
                 check_host(request.headers, self._context.settings)
             check_origin(scope["method"], scope["path"], request.headers)
-            self._check_amount(lane, scope, request.headers)
+            await self._check_amount(lane, request)
             await self._check_somebody(request)
             await self._let_in(scope, body, answer)
         except ClientDisconnect:
@@ -145,22 +149,39 @@ class Guard:
             # The database does not answer: nobody can have been shut out meanwhile.
             return True
 
-    def _check_amount(self, lane: Lane, scope: Scope, headers: Headers) -> None:
-        length = headers.get("content-length", "0")
+    async def _check_amount(self, lane: Lane, request: Request) -> None:
+        length = request.headers.get("content-length", "0")
         if not length.isdecimal():
             raise Refused(400, "the length of the body is a number")
         if int(length) > lane.most_bytes:
             raise too_large(lane)
-        pause = self._buckets[lane.name].take(self._identity(scope, headers))
+        known = await self._key_id(request)
+        # Seen where connections are counted: one with a key is not ended for those without.
+        request.scope[KNOWN] = bool(known)
+        who = f"key {known}" if known else neighbourhood(request.client.host if request.client else "")
+        pause = self._buckets[lane.name].take(who)
         if pause > 0:
             raise too_often(pause)
 
-    def _identity(self, scope: Scope, headers: Headers) -> str:
-        """Whose requests are counted together: those of a key that opens, else those of an address."""
-        _, _, secret = headers.get("authorization", "").partition(" ")
-        known = self._door.keyring.knows(hash_of(secret.strip())) if secret else None
-        client = scope.get("client")
-        return f"key {known}" if known else neighbourhood(client[0] if client else "")
+    async def _key_id(self, request: Request) -> str:
+        """The key that was shown, if it opens: the noise of those who have none must not keep out who has one."""
+        _, _, secret = request.headers.get("authorization", "").partition(" ")
+        secret = secret.strip() or session_secret(request)
+        keyring, path = self._door.keyring, request.scope["path"]
+        try:
+            if path.startswith("/login/"):
+                code = path.removeprefix("/login/")
+                found = await self._context.archive.keys.find(hash_of(code), now=self._context.clock.now())
+                return f"{hash_of(code)}" if found is not None or self._door.links.opens(code) else ""
+            if not secret:
+                return ""
+            secret_hash = hash_of(secret)
+            if not keyring.knows(secret_hash) and not await keyring.opens(secret_hash):
+                return ""
+        except ServeError:
+            return ""  # the database does not answer, and nobody is known at the moment
+        # A cookie goes to every port of this host: what somebody else asks with it is not counted as its owner's.
+        return f"{keyring.knows(secret_hash)}{' proven' if is_proven(request) else ''}"
 
     async def _let_in(self, scope: Scope, body: BodyInTime, answer: "_Answer") -> None:
         watch: list[asyncio.Task[None]] = []
@@ -255,6 +276,10 @@ def check_origin(method: str, path: str, headers: Headers) -> None:
     origins = headers.getlist("origin")
     if origins and (len(origins) != 1 or not _is_own(origins[0], headers)):
         raise Refused(403, "a page of another site may not ask this; behind a proxy, it has to pass on the Host header")
+    referrer = headers.get("referer", "")
+    if referrer and path.startswith("/api/") and not _is_own(referrer, headers):
+        # Browsers that say nothing else say this; programs do not.
+        raise Refused(403, "a page of another site may not ask this")
     if headers.get("sec-fetch-site") in _FOREIGN:
         follows_link = method in SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate"
         framed = headers.get("sec-fetch-dest") != "document"

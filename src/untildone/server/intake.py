@@ -12,6 +12,8 @@ from untildone.errors import UntildoneError
 from untildone.server.archive.port import PUBLISHED, Sender, StoredEvent, published_run
 from untildone.server.context import Context
 
+MOST_PAYLOAD = 4 << 20
+"""Bytes of one event. Our own uplink cuts longer ones; whoever reads a few hundred must not need a machine for it."""
 LATEST = 1e11
 """Epoch seconds that no clock shows: beyond them, dates cannot be written any more."""
 
@@ -97,6 +99,8 @@ def _unshowable() -> Unreadable:
 
 
 def _payload(raw: msgspec.Raw) -> str:
+    if len(raw) > MOST_PAYLOAD:
+        raise Unreadable(f"the payload of an event is larger than {MOST_PAYLOAD >> 20} MiB: cut it before it is sent")
     try:
         text = str(raw, "utf-8")
     except UnicodeDecodeError:
@@ -110,7 +114,10 @@ async def receive(context: Context, sandbox_id: str, batch: Batch) -> Receipt:
     """Store a batch, then tell who follows the run."""
     began = perf_counter()
     events = stored_events(batch)
-    sender = Sender(sandbox_id=sandbox_id, tenure=batch.tenure)
+    if not events and await context.archive.runs.entry(batch.run_id) is None:
+        # A sign of life begins no run: else a name would be anybody's who guesses it before the first event is sent.
+        return Receipt(last_seq=0)
+    sender = Sender(sandbox_id=sandbox_id, tenure=batch.tenure, after=batch.after)
     receipt = await context.archive.events.receive(sender, batch.run_id, events, now=context.clock.now())
     metrics = context.metrics
     metrics.batch_seconds.observe(perf_counter() - began)

@@ -66,9 +66,9 @@ def is_sandbox_id(text: str) -> bool:
     return text.isprintable()
 
 
-def csrf_of(session_secret: str) -> str:
-    """What a page of this session sends along with what it asks: a page of anybody else cannot read it."""
-    return hmac.new(session_secret.encode("utf-8", "surrogatepass"), b"untildone csrf", hashlib.sha256).hexdigest()
+def cookie_of(proof: str) -> str:
+    """What the cookie of a session holds. It follows from the session's proof, which nobody finds by the cookie."""
+    return hmac.new(proof.encode("utf-8", "surrogatepass"), b"untildone cookie", hashlib.sha256).hexdigest()
 
 
 def token_key(scope: Scope, *, sandbox_id: str | None, label: str, lasts: float | None, now: float) -> Key:
@@ -124,6 +124,10 @@ class Links:
         secret = new_link()
         self._until[hash_of(secret)] = self.ticks() + LINK_SECONDS
         return secret
+
+    def opens(self, secret: str) -> bool:
+        """Whether it would open the door."""
+        return self._until.get(hash_of(secret), 0.0) > self.ticks()
 
     def spend(self, secret: str) -> bool:
         """Whether it opens the door; it never does again."""

@@ -1,4 +1,4 @@
-"""How a browser comes in: a link that works once becomes a cookie. And how it leaves."""
+"""How a browser comes in: a link that works once becomes a cookie that looks and a proof that steers. How it leaves."""
 
 import html
 
@@ -12,6 +12,7 @@ from untildone.server.access import (
     Refused,
     cookie_name,
     door_of,
+    is_proven,
     is_secure,
     session_secret,
     viewer,
@@ -19,7 +20,7 @@ from untildone.server.access import (
 from untildone.server.answers import refusal
 from untildone.server.archive.port import Key
 from untildone.server.context import context_of
-from untildone.server.keys import LINK_PREFIX, SESSION_SECONDS, hash_of, new_secret, session_key
+from untildone.server.keys import LINK_PREFIX, SESSION_SECONDS, cookie_of, hash_of, new_secret, session_key
 from untildone.server.pages.assets import asset_url
 
 router = APIRouter(include_in_schema=False)
@@ -33,6 +34,7 @@ _PAGE = """<!doctype html>
 <title>{title} · untildone</title>
 <link rel="icon" href="{icon}" type="image/svg+xml">
 <link rel="stylesheet" href="{style}">
+{head}
 </head>
 <body>
 <main class="page">
@@ -49,6 +51,9 @@ _BUTTON = '<form method="post"><button type="submit" autofocus>Log in</button></
 _ENTER = "This browser will be logged in until you log out, or for 30 days after its last visit."
 _SPENT = "This link was used already, is older than ten minutes, or its server was restarted. Make a new one with:"
 _COMMAND = "<pre>untildone token login</pre>"
+_PROOF = '<meta name="untildone-proof" content="{proof}">\n<script src="{script}" defer></script>'
+_KEPT = "If this page stays, scripts are off in this browser: it can look at runs then, not steer them."
+_GO_ON = '<p><a href="/">See all runs</a></p>'
 
 
 @router.get("/login/{code}")
@@ -65,17 +70,22 @@ async def enter(request: Request, code: str) -> Response:
     link = await _spend(request, code, now)
     if link is None:
         return HTMLResponse(_page("This link does not work any more", _SPENT, _COMMAND), 403)
-    secret = new_secret()
-    await context.archive.keys.add(link, hash_of(secret))
-    answer = RedirectResponse("/", 303)
-    _set_cookie(answer, request, secret, int(SESSION_SECONDS))
+    proof = new_secret()
+    cookie = cookie_of(proof)
+    await context.archive.keys.add(link, hash_of(cookie))
+    head = _PROOF.format(proof=proof, script=asset_url("login.js"))
+    answer = HTMLResponse(_page("Logged in", _KEPT, _GO_ON, head=head))
+    _set_cookie(answer, request, cookie, int(SESSION_SECONDS))
     return answer
 
 
 @router.post("/logout")
 async def leave(request: Request, who: Principal = Depends(viewer)) -> Response:  # noqa: B008, FAST002 -- FastAPI's way
-    """End this session, in the database too: a copy of the cookie is worth nothing then."""
-    if who.via == "cookie" and who.key_id:
+    """End this session, in the database too: a copy of the cookie is worth nothing then.
+
+    Whoever has but such a copy forgets it, and logs nobody else out.
+    """
+    if who.via == "cookie" and who.key_id and is_proven(request):
         await context_of(request).archive.keys.revoke(who.key_id)
         door_of(request).keyring.forget(who.secret_hash)
     # A script would follow a redirect by itself, and get a page where it wants to be told to go to one.
@@ -124,5 +134,6 @@ def _set_cookie(answer: Response, request: Request, secret: str, seconds: int) -
     )
 
 
-def _page(title: str, text: str, more: str) -> str:
-    return _PAGE.format(title=title, text=text, more=more, style=asset_url("app.css"), icon=asset_url("icon.svg"))
+def _page(title: str, text: str, more: str, *, head: str = "") -> str:
+    style, icon = asset_url("app.css"), asset_url("icon.svg")
+    return _PAGE.format(title=title, text=text, more=more, head=head, style=style, icon=icon)

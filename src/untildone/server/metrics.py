@@ -32,7 +32,9 @@ class Metrics:
             registry=self.registry,
         )
         self.followers = Gauge("untildone_followers", "Streams and waiting workers", registry=self.registry)
-        self.lagged = Gauge("untildone_followers_lagged_total", "Times a follower lagged", registry=self.registry)
+        self.lagged = Counter("untildone_followers_lagged", "Times a follower lagged", registry=self.registry)
+        self._lagged = 0
+        """How many of these are counted."""
         self.dropped = Counter(
             "untildone_streams_dropped", "Streams that were ended because nobody read them", registry=self.registry
         )
@@ -45,10 +47,11 @@ class Metrics:
     async def collected(self, context: "Context") -> bytes:
         """All numbers, as Prometheus reads them."""
         self.followers.set(context.fanout.followers)
-        self.lagged.set(context.fanout.lagged)
+        lagged, self._lagged = context.fanout.lagged - self._lagged, context.fanout.lagged
+        self.lagged.inc(lagged)
         self.memory.set(resident_bytes())
         self.runs.clear()
-        for status, count in (await context.archive.runs.counts()).items():
+        for status, count in (await context.archive.runs.counts(now=context.clock.now())).items():
             self.runs.labels(status).set(count)
         self.behind.set(context.projector.backlog)
         return generate_latest(self.registry)

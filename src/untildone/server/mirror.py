@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from untildone.errors import StoreError, UplinkError, UplinkRefused
 from untildone.ports import Clock, EventLog, RunRow
-from untildone.server.archive.port import Archive, RunFilter
+from untildone.server.archive.port import LOCAL, Archive, RunFilter
 from untildone.server.context import ServerSettings
-from untildone.server.own_uplink import LOCAL, OwnUplink
+from untildone.server.own_uplink import OwnUplink
 from untildone.uplink.outbox import Outbox
 from untildone.uplink.owed import Accounts
 
@@ -160,13 +160,12 @@ class Mirror:
 
     def _is_anothers(self, row: RunRow) -> bool:
         """Whether this run is not ours to copy, or it is too early to tell: who reports says so as it begins."""
-        if self._reports_itself is None or row.run_id in self._copied:
-            return False
-        if row.alive and self._clock.now() - row.created_at < TOO_EARLY:
+        if self._reports_itself is None or row.run_id in self._copied or not row.alive:
+            return False  # of a run that nobody drives, nobody sends what the archive does not have by now
+        if self._clock.now() - row.created_at < TOO_EARLY:
             return True
-        if self._reports_itself(row.run_id):
-            self._left_alone.add(row.run_id)
-        return row.run_id in self._left_alone
+        # Asked at every look: a driver whose reports are refused learns of it only after it began.
+        return self._reports_itself(row.run_id)
 
     def _follow(self, run_id: str) -> None:
         outbox = Outbox(self._source, run_id, self._uplink, heartbeat=HEARTBEAT)
@@ -238,11 +237,11 @@ def reporting_here(state_dir: Path, settings: ServerSettings) -> Callable[[str],
     """Tells of a run of that store whether its driver reports to this very server."""
     accounts = Accounts(state_dir)
     ours = {settings.host.lower(), *_LOOPBACK, socket.gethostname().lower()}
-    public = {name.lower() for name in settings.names}
+    public = {name.lower() for name in settings.names} - ours
 
     def reports(run_id: str) -> bool:
         account = accounts.read(run_id)
-        if account is None or account.given_up:
+        if account is None or account.given_up or account.refusals:
             return False
         try:
             where = urlsplit(account.server)

@@ -17,7 +17,8 @@ Operator = Annotated[Principal, Depends(operator)]
 
 
 class _Order(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    # A number in quotes is refused: who writes one so may write it in a way that means another.
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Message(_Order):
@@ -79,8 +80,8 @@ OrderIn = Annotated[Message | Stop | Simple | Limits | Waive | Reset, Body(discr
 class GivenOut(BaseModel):
     """An order was taken."""
 
-    number: int
-    """0: it went straight to where it is read."""
+    number: int | None
+    """None: it has none, because it went straight to where it is read."""
     said: str
     """What comes of it."""
 

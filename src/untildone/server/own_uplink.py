@@ -10,13 +10,10 @@ from untildone.core.wire import Order, Receipt
 from untildone.errors import SenderRefused, ServeError, UplinkDown, UplinkRefused
 from untildone.ports import Clock
 from untildone.ports.uplink import Parcel
-from untildone.server.archive.port import Archive, Origin, Sender, StoredEvent
+from untildone.server.archive.port import LOCAL, Archive, Origin, Sender, StoredEvent
 from untildone.server.fanout import Fanout
 from untildone.uplink.dressing import veiled
 from untildone.uplink.masking import Masking
-
-LOCAL = "local"
-"""The sandbox under which the runs of the server's own machine are shown."""
 
 
 class OwnUplink:
@@ -81,7 +78,9 @@ class OwnUplink:
     async def put(self, run_id: str, parcel: Parcel) -> None:
         """Keep a parcel."""
         async with _as_seen_by_workers():
-            await self._archive.parcels.put(run_id, parcel.name, parcel.content, seq=parcel.seq, now=self._clock.now())
+            await self._archive.parcels.put(
+                run_id, parcel.name, parcel.content, seq=parcel.seq, now=self._clock.now(), tenure=parcel.tenure
+            )
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -18,6 +18,14 @@ router = APIRouter(prefix="/api/v1", tags=["parcels"])
 
 _BYTES = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 _BODY = {"requestBody": {"required": True, **_BYTES}}
+
+
+async def reader(request: Request, sandbox_id: SandboxId) -> Principal:
+    """Whoever may read the parcels of a sandbox: being on this machine is no key to what was said there."""
+    who = await worker(request, sandbox_id)
+    return who if who.via != "loopback" else await operator(request)
+
+
 _CONTENT: Responses = {200: {**_BYTES, "description": "The parcel as it was sent"}}
 
 
@@ -41,11 +49,12 @@ async def put_parcel(  # noqa: PLR0917 - each is a part of the address
     if entry is None:
         raise HTTPException(404, "there is no such run here: its events come first")
     if tenure < entry.tenure:
-        # The old driver packs once more when it stops: that must not replace what the new one has sent.
+        # Said before the body is read; whether it still holds then is looked at again.
         raise SenderRefused(f"another machine has taken run {run_id} over", taken=True)
     context = context_of(request)
     content = await parcel_body(request)
-    put = await context.archive.parcels.put(run_id, name, content, seq=seq, now=context.clock.now())
+    now = context.clock.now()
+    put = await context.archive.parcels.put(run_id, name, content, seq=seq, now=now, tenure=tenure)
     return json_answer(parcel_json(put))
 
 
@@ -55,7 +64,7 @@ async def put_parcel(  # noqa: PLR0917 - each is a part of the address
     responses={**_CONTENT, **DENIED},
 )
 async def get_own_parcel(
-    request: Request, sandbox_id: SandboxId, run_id: RunId, name: ParcelName, _: Annotated[Principal, Depends(worker)]
+    request: Request, sandbox_id: SandboxId, run_id: RunId, name: ParcelName, _: Annotated[Principal, Depends(reader)]
 ) -> Response:
     """A parcel of a run that this sandbox drives."""
     await own_entry(request, sandbox_id, run_id)
@@ -68,7 +77,7 @@ async def get_own_parcel(
     responses={200: {"model": ParcelsOut}, **DENIED},
 )
 async def list_own_parcels(
-    request: Request, sandbox_id: SandboxId, run_id: RunId, _: Annotated[Principal, Depends(worker)]
+    request: Request, sandbox_id: SandboxId, run_id: RunId, _: Annotated[Principal, Depends(reader)]
 ) -> Response:
     """Which parcels there are of a run that this sandbox drives."""
     await own_entry(request, sandbox_id, run_id)

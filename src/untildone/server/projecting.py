@@ -194,10 +194,10 @@ class Projector:
         if len(events) < _IN_THREAD:
             records = records_of(events)
             older = await self._older(entry, folded, records, at_hand)
-            return *fold_on(folded, records, older), False
+            return *fold_on(folded, records, older), events.more
         records = await asyncio.to_thread(records_of, events)
         older = await self._older(entry, folded, records, at_hand)
-        return *await asyncio.to_thread(fold_on, folded, records, older), len(events) == PAGE
+        return *await asyncio.to_thread(fold_on, folded, records, older), events.more
 
     async def _older(
         self, entry: RunEntry, folded: Folded, records: Sequence[Record], at_hand: Mapping[int, IterationRow]
@@ -227,7 +227,7 @@ class Projector:
         wanted = EventFilter(after=before.folded_seq, types=DECIDING, limit=PAGE)
         events = await self._archive.events.read(entry.run_id, wanted)
         rows = await self._rows(entry, named_iterations(events))
-        more = len(events) == PAGE
+        more = events.more
         upto = events[-1].seq if more else entry.last_seq
         named = replace(before, name=before.name or entry.sandbox_id)
         projection, changed = published_projection(events, named, rows)

@@ -11,6 +11,7 @@ from untildone.server.answers import DENIED, json_answer
 from untildone.server.archive.events import MOST_SCANNED
 from untildone.server.archive.port import Archive, EventFilter, RunEntry, RunFilter, StoredEvent
 from untildone.server.context import context_of
+from untildone.server.folding import seen
 from untildone.server.paths import NEWEST, RunId, Seq, Text
 from untildone.server.shapes import (
     EventOut,
@@ -47,9 +48,11 @@ async def list_runs(  # noqa: PLR0917 - each is a filter
 ) -> Response:
     """Runs, the one heard of last first."""
     context = context_of(request)
-    wanted = RunFilter(text=text, statuses=tuple(status or ()), sandbox_id=sandbox, before=_cursor(before), limit=limit)
-    entries = await context.archive.runs.entries(wanted)
     now = context.clock.now()
+    wanted = RunFilter(
+        text=text, statuses=tuple(status or ()), now=now, sandbox_id=sandbox, before=_cursor(before), limit=limit
+    )
+    entries = await context.archive.runs.entries(wanted)
     more = f"{entries[-1].heard_at!r},{entries[-1].run_id}" if len(entries) == limit else None
     return json_answer({"runs": [run_json(entry, now) for entry in entries], "next": more})
 
@@ -102,10 +105,11 @@ async def list_iterations(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
     """The newest iterations, or those before one."""
-    await known_entry(request, run_id)
-    rows = await context_of(request).archive.runs.iterations(run_id, before=before, limit=limit)
+    context = context_of(request)
+    alive = seen(await known_entry(request, run_id), context.clock.now()).alive
+    rows = await context.archive.runs.iterations(run_id, before=before, limit=limit)
     more = rows[0].number if len(rows) == limit else None
-    return json_answer({"iterations": [iteration_json(row) for row in rows], "next": more})
+    return json_answer({"iterations": [iteration_json(row, alive=alive) for row in rows], "next": more})
 
 
 @router.get("/runs/{run_id}/diffs", response_class=Response, responses={200: {"model": EventsOut}, **DENIED})
@@ -148,7 +152,7 @@ async def _forwards(archive: Archive, entry: RunEntry, wanted: EventFilter) -> t
         limit = min(_AT_ONCE, wanted.limit - len(found))
         page = await archive.events.read(entry.run_id, replace(wanted, after=last, limit=limit))
         found += page
-        if len(page) < limit:
+        if not page.more:
             # A search ends before it is through with a long run: it goes on where it certainly was.
             looked_at = last + MOST_SCANNED
             return found, looked_at if wanted.text and looked_at < end else None
@@ -164,7 +168,7 @@ async def _backwards(archive: Archive, run_id: str, wanted: EventFilter) -> tupl
         limit = min(_AT_ONCE, wanted.limit - len(found))
         page = await archive.events.read(run_id, replace(wanted, before=first, limit=limit))
         found = page + found
-        if len(page) < limit:
+        if not page.more:
             looked_at = first - MOST_SCANNED
             return found, looked_at if wanted.text and looked_at > 1 else None
         first = page[0].seq

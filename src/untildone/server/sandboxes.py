@@ -1,5 +1,6 @@
 """What a sandbox speaks to: events in, messages and orders out, and taking a run over."""
 
+import asyncio
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -50,7 +51,7 @@ async def post_events(request: Request, sandbox_id: SandboxId) -> Response:
         context.metrics.refused.labels(str(error.status_code)).inc()
         raise
     except SenderRefused as error:
-        context.metrics.refused.labels("409" if error.taken else "403").inc()
+        context.metrics.refused.labels("409" if error.taken or error.last_seq is not None else "403").inc()
         raise
     return Response(_encode.encode(answer), media_type="application/json")
 
@@ -118,8 +119,10 @@ async def get_orders(
     wait: Annotated[float, Query(ge=0, le=600, description="Seconds to wait for the first one")] = 0,
 ) -> Response:
     """Orders for a run. With `wait`, the answer comes with the first one."""
-    await own_entry(request, sandbox_id, run_id)
-    return json_answer(await _orders(context_of(request), run_id, after, min(wait, LONGEST_WAIT)))
+    entry = await own_entry(request, sandbox_id, run_id)
+    if entry is None:
+        raise HTTPException(404, "there is no such run here: its events come first")
+    return json_answer(await _orders(context_of(request), entry, after, min(wait, LONGEST_WAIT)))
 
 
 class Tenure(BaseModel, extra="forbid"):
@@ -146,7 +149,7 @@ async def take_over(request: Request, sandbox_id: SandboxId, run_id: RunId, know
 async def own_entry(request: Request, sandbox_id: str, run_id: str) -> RunEntry | None:
     """The entry of this sandbox's run, or none; refused when it is another's."""
     entry = await context_of(request).archive.runs.entry(run_id)
-    if entry is not None and entry.sandbox_id != sandbox_id:
+    if entry is not None and (entry.sandbox_id != sandbox_id or entry.origin == "local"):
         raise HTTPException(403, "this run is another sandbox's")
     return entry
 
@@ -164,17 +167,22 @@ async def _may_take(request: Request, entry: RunEntry, sandbox_id: str, who: Pri
     raise HTTPException(403, "this run is another sandbox's: taking it over needs an operator token")
 
 
-async def _orders(context: Context, run_id: str, after: int, wait: float) -> list[Order]:
-    clock, orders = context.clock, context.archive.orders
-    deadline = clock.now() + wait
+async def _orders(context: Context, entry: RunEntry, after: int, wait: float) -> list[Order]:
+    loop, orders = asyncio.get_running_loop(), context.archive.orders
+    deadline = loop.time() + wait
     # Following begins before the first look: an order that comes in between is seen by one or the other.
-    with context.fanout.follow(run_id, only_orders=True) as follower:
+    with context.fanout.follow(entry.run_id, only_orders=True) as follower:
         while True:
-            found = await orders.after(run_id, after, now=clock.now())
-            left = deadline - clock.now()
+            found = await orders.after(entry.run_id, after, now=context.clock.now())
+            left = deadline - loop.time()
             if found or left <= 0 or follower.ended:
-                return found
+                break
             await follower.next(left)
+    # Looked at after the orders were read: whoever still drives the run now did so when they were given.
+    now = await context.archive.runs.entry(entry.run_id)
+    if now is None or (now.sandbox_id, now.tenure) != (entry.sandbox_id, entry.tenure):
+        raise SenderRefused(f"another machine has taken run {entry.run_id} over", taken=True)
+    return found
 
 
 async def _living_run(context: Context, sandbox_id: str) -> RunEntry | None:

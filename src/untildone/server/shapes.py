@@ -10,8 +10,8 @@ from untildone.core.event import Kind, Source
 from untildone.core.history import IterationRow
 from untildone.core.wire import Batch, OrderKind
 from untildone.server.archive.port import Origin, RunEntry, StoredEvent, StoredParcel
+from untildone.server.folding import seen
 from untildone.server.intake import Published
-from untildone.server.projecting import liveness
 
 
 class ReceiptOut(BaseModel):
@@ -53,6 +53,7 @@ class OrderOut(BaseModel):
     by: str
     at: float
     age: float = 0
+    seen: int = 0
     data: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -69,7 +70,7 @@ class RunOut(BaseModel):
     sandbox_id: str
     origin: Origin
     alive: bool
-    """Something was heard of it lately."""
+    """It is at work, and something was heard of it lately."""
     created_at: float
     heard_at: float
     last_seq: int
@@ -82,6 +83,7 @@ class RunOut(BaseModel):
     folder: str
     host: str
     status: str
+    """`interrupted`: at work by its log, and nothing was heard of it lately."""
     phase: str
     why: str
     success: bool
@@ -130,8 +132,11 @@ class IterationOut(BaseModel):
 
     number: int
     started_at: float
+    first_seq: int
+    """The number of the event that began its first try."""
     tries: int
     outcome: str
+    """`ok`, `running`, `abandoned` (nobody drives it any more), or the name of the fault that ended its last try."""
     faults: list[str]
     error: str
     cost_usd: float
@@ -144,6 +149,8 @@ class IterationOut(BaseModel):
     summary: str
     verdict: str
     review: str
+    session_id: str
+    """The conversation it ended in, as far as known."""
 
 
 class IterationsOut(BaseModel):
@@ -194,12 +201,12 @@ def run_json(entry: RunEntry, now: float) -> dict[str, Any]:
     projection = entry.projection
     shown = {name: getattr(projection, name) for name in RunOut.model_fields if hasattr(projection, name)}
     own = {name: getattr(entry, name) for name in RunOut.model_fields if hasattr(entry, name)}
-    return {**shown, **own, "alive": liveness(entry, now)}
+    return {**shown, **own, **asdict(seen(entry, now))}
 
 
-def iteration_json(row: IterationRow) -> dict[str, Any]:
-    """An iteration as the API gives it."""
-    return asdict(row)
+def iteration_json(row: IterationRow, *, alive: bool) -> dict[str, Any]:
+    """An iteration as the API gives it; `alive`: somebody drives its run."""
+    return asdict(row) | ({} if alive or row.outcome != "running" else {"outcome": "abandoned"})
 
 
 def parcel_json(parcel: StoredParcel) -> dict[str, Any]:

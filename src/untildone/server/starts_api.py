@@ -19,7 +19,7 @@ Short = Annotated[str, Field(min_length=1, max_length=200, pattern=_TEXT)]
 class LimitsIn(BaseModel):
     """When it ends at the latest; at least one."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
     max_runs: int | None = Field(None, ge=1, le=10**9)
     max_iterations: int | None = Field(None, ge=1, le=10**9)
     max_cost_usd: float | None = Field(None, gt=0, le=1e9)

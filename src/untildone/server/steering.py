@@ -12,6 +12,8 @@ from untildone.core import events as ev
 from untildone.core.chain import has_next
 from untildone.core.codec import REPLACEMENT
 from untildone.core.durations import format_duration
+from untildone.core.limits import LIMIT_FIELDS, LIMITS, Limit, is_exhausted, is_reached
+from untildone.core.policy import Policy
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 from untildone.core.wire import Order, OrderKind
@@ -49,8 +51,8 @@ class OrderImpossible(UntildoneError):
 class Given:
     """Something that was asked of a run."""
 
-    number: int
-    """Of the order; 0: it went straight to where it is read."""
+    number: int | None
+    """Of the order; None: there is none, it went straight to where it is read."""
     said: str
     """What comes of it, in one line."""
 
@@ -71,9 +73,7 @@ class Steering:
         RunNotFound: there is none; UsageError: it is asked in a way that cannot work; OrderImpossible: not of this
         run, or not now.
         """
-        entry = await self._archive.runs.entry(run_id)
-        if entry is None:
-            raise RunNotFound(f"there is no run {one_line(run_id, 100)} here")
+        entry = await self._entry(run_id)
         by = f"dashboard ({one_line(by, _NAME_WIDTH)})"
         data = {name: _storable(value) for name, value in data.items()}
         if entry.origin == "published":
@@ -81,6 +81,27 @@ class Steering:
         if entry.origin == "local":
             return await self._tell(entry, kind, data, by)
         return await self._order(entry, kind, data, by)
+
+    async def limits(self, run_id: str) -> Policy:
+        """The limits of a run as they will be once all is done that was asked of it. RunNotFound: there is none."""
+        entry = await self._entry(run_id)
+        if entry.origin == "local" and self._log is not None:
+            return (await load_state(self._log, run_id)).policy
+        if entry.origin == "published":
+            return Policy()
+        state = state_of(entry)
+        policy = state.policy
+        for order in await self._archive.orders.after(run_id, state.ordered, now=self._clock.now()):
+            if order.kind == "limits":
+                changes: dict[str, Any] = {name: order.data[name] for name in LIMIT_FIELDS if name in order.data}
+                policy = replace(policy, **changes)
+        return policy
+
+    async def _entry(self, run_id: str) -> RunEntry:
+        entry = await self._archive.runs.entry(run_id)
+        if entry is None:
+            raise RunNotFound(f"there is no run {one_line(run_id, 100)} here")
+        return entry
 
     async def _queue(self, entry: RunEntry, kind: OrderKind, data: Mapping[str, Any]) -> Given:
         """A program that knows the published endpoints only."""
@@ -92,7 +113,7 @@ class Steering:
         assert isinstance(event, ev.MessageReceived)
         now = self._clock.now()
         await self._archive.orders.put(entry.sandbox_id, event.content, event.message_type, now=now)
-        return Given(number=0, said="it waits until the worker asks for messages")
+        return Given(number=None, said="it waits until the worker asks for messages")
 
     async def _tell(self, entry: RunEntry, kind: OrderKind, data: Mapping[str, Any], by: str) -> Given:
         """A run of this machine: its log is right here."""
@@ -104,17 +125,20 @@ class Steering:
         state = await load_state(self._log, entry.run_id)
         event = _event(kind, data, _fit(_meant(kind, data), state, entry, alive=alive, silent=""), by)
         await self._log.append(entry.run_id, [replace(event, order=None)])
-        return Given(number=0, said=_said(kind, data, alive=alive))
+        said = _outlook(event, state, self._clock.now(), alive=alive) or _said(kind, data, alive=alive)
+        return Given(number=None, said=said)
 
     async def _order(self, entry: RunEntry, kind: OrderKind, data: Mapping[str, Any], by: str) -> Given:
         """A run elsewhere: its worker fetches it."""
         now = self._clock.now()
         alive = liveness(entry, now)
         silent = f" (nothing was heard of it for {format_duration(max(0.0, now - entry.heard_at))})"
-        _event(kind, data, _fit(_meant(kind, data), state_of(entry), entry, alive=alive, silent=silent), by)
+        state = state_of(entry)
+        event = _event(kind, data, _fit(_meant(kind, data), state, entry, alive=alive, silent=silent), by)
         order = await self._archive.orders.give(entry.run_id, kind, dict(data), by=by, now=now)
         self._fanout.ordered(entry.run_id)
-        return Given(number=order.number, said=_said(kind, data, alive=alive))
+        said = _outlook(event, state, now, alive=alive) or _said(kind, data, alive=alive)
+        return Given(number=order.number, said=said)
 
 
 def _storable(value: Any) -> Any:
@@ -172,3 +196,26 @@ def _said(kind: OrderKind, data: Mapping[str, Any], *, alive: bool) -> str:
     if kind == "stop" and data.get("after_iteration") is True:
         return "it stops after its running iteration"
     return _SAID[kind] if alive else f"{_SAID[kind]}, once somebody goes on with it"
+
+
+def _outlook(event: ev.Command, state: LoopState, now: float, *, alive: bool) -> str:
+    """What comes of limits that are used up as soon as they hold; nothing for all others."""
+    if not isinstance(event, ev.LimitsChanged):
+        return ""
+    changed: dict[str, Any] = dict(event.changes)
+    after = replace(state, policy=replace(state.policy, **changed))
+
+    def moment(limit: Limit) -> float:
+        # Nobody works on a run that stands still: only the clock on the wall goes on.
+        return now if alive or limit.field == "deadline" else state.last_at
+
+    full = [limit for limit in LIMITS if limit.field in changed and is_reached(limit, after, moment(limit))]
+    if not full:
+        return ""
+    first = full[0]
+    used = "less than what is used" if is_exhausted(first, after, moment(first)) else "as good as used up"
+    what = "this deadline is past" if first.field == "deadline" else f"{first.field.replace('_', ' ')}: that is {used}"
+    if not alive:
+        return f"{what}: whoever goes on with it is stopped at once"
+    is_cut = state.open is None or any(limit.cuts for limit in full)
+    return f"{what}: it stops {'now' if is_cut else 'after its running iteration'}"

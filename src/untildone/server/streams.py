@@ -98,7 +98,7 @@ class _View:
         """What is in the archive and was not sent."""
         while self._behind:
             page = await self._context.archive.events.read(self._run_id, EventFilter(after=self._last, limit=PAGE))
-            self._behind = len(page) == PAGE
+            self._behind = page.more
             if page:
                 self._last = page[-1].seq
                 yield self._form.frames(page)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,10 +15,10 @@ from untildone import __version__
 from untildone.core import wire
 from untildone.core.events import Record
 from untildone.core.printable import one_line
-from untildone.core.wire import Batch, Order, Receipt, Wire
-from untildone.errors import UplinkDown, UplinkRefused
+from untildone.core.wire import COUNT, Batch, Order, Receipt, Wire
+from untildone.errors import ConfigError, UplinkDown, UplinkRefused
 from untildone.ports import Parcel
-from untildone.uplink.settings import checked_address
+from untildone.uplink.settings import checked_address, is_this_machine
 
 if TYPE_CHECKING:
     import httpx2
@@ -37,6 +38,11 @@ WORTH_PACKING = 2048
 # restarted says "not found", too.
 _PASSING = frozenset({404, 408, 421, 425, 429})
 _SERVER_TROUBLE = 500
+_CONFLICT = 409
+_TOO_LARGE = 413
+_NOT_LET_IN = frozenset({401, 403})
+_OF_A_RUN = re.compile(r"\brun\b")
+"""The server speaks of the run, not of who asks: no token would help."""
 _JSON = "application/json"
 _BYTES = "application/octet-stream"
 
@@ -44,11 +50,12 @@ _BYTES = "application/octet-stream"
 class _Order(msgspec.Struct, frozen=True):
     """An order of any version: one of a kind we do not know must be answered, too."""
 
-    number: int
+    number: COUNT
     kind: Any
     by: str = ""
     at: float = 0.0
     age: float = 0.0
+    seen: COUNT = 0
     data: dict[str, Any] = {}
 
 
@@ -63,13 +70,19 @@ class HttpUplink:
         *,
         dress: Callable[[Record], Wire] = wire.wire,
         patience: float = PATIENCE,
+        renewed: Callable[[], str] | None = None,
     ) -> None:
+        """`renewed` reads the token again, wherever it came from: the one we have may have been replaced."""
         self._base = checked_address(url)
+        self._sandbox_id = sandbox_id
         self._sandbox = f"/api/v1/sandboxes/{quote(sandbox_id, safe='')}"
         self._token = token
         self._dress = dress
         self._patience = patience
+        self._renewed = renewed
         self._client: httpx2.AsyncClient | None = None
+        self._ends: dict[str, int] = {}
+        """The newest event of each run that the server has, as it last said."""
 
     @property
     def name(self) -> str:
@@ -78,19 +91,26 @@ class HttpUplink:
 
     async def received(self, run_id: str) -> Receipt:
         """How much of a run the server has."""
-        return self._read(await self.ask("GET", self._run(run_id)), Receipt)
+        return self._noted(run_id, self._read(await self.ask("GET", self._run(run_id)), Receipt))
 
     async def send(self, run_id: str, records: Sequence[Record], *, tenure: int = 0) -> Receipt:
         """Hand over records, in order."""
         body, packed = await self._packed(run_id, records, tenure)
         headers = {"Content-Type": _JSON} | ({"Content-Encoding": "gzip"} if packed else {})
-        return self._read(await self.ask("POST", f"{self._sandbox}/events", body=body, headers=headers), Receipt)
+        answer = await self.ask("POST", f"{self._sandbox}/events", body=body, headers=headers)
+        return self._noted(run_id, self._read(answer, Receipt))
+
+    def _noted(self, run_id: str, receipt: Receipt) -> Receipt:
+        self._ends[run_id] = receipt.last_seq
+        return receipt
 
     async def orders(self, run_id: str, *, after: int, wait: float) -> list[Order]:
         """Orders with a higher number, waiting for the first one at the server."""
         path = f"{self._run(run_id)}/orders?after={after:d}&wait={wait:g}"
         found = self._read(await self.ask("GET", path, patience=self._patience + wait), list[_Order])
-        return [Order(number=o.number, kind=o.kind, by=o.by, at=o.at, age=o.age, data=o.data) for o in found]
+        return [
+            Order(number=o.number, kind=o.kind, by=o.by, at=o.at, age=o.age, seen=o.seen, data=o.data) for o in found
+        ]
 
     async def put(self, run_id: str, parcel: Parcel) -> None:
         """Send a parcel."""
@@ -111,7 +131,8 @@ class HttpUplink:
 
         def pack() -> tuple[bytes, bool]:
             events = [self._dress(one) for one in records]
-            body = msgspec.json.encode(Batch(run_id=run_id, events=events, tenure=tenure))
+            # A log that lost old trace skips numbers, and the server must know that nothing is missing by mistake.
+            body = msgspec.json.encode(Batch(run_id=run_id, events=events, tenure=tenure, after=self._ends.get(run_id)))
             return (gzip.compress(body, 1), True) if len(body) >= WORTH_PACKING else (body, False)
 
         # The driver of the run is in the same loop: it must not wait for a long list to be looked through.
@@ -128,9 +149,27 @@ class HttpUplink:
         cap: int = ANSWER_CAP,
     ) -> bytes:
         """What the server answers, at most `cap` bytes. `path` is one of its API, from the root."""
+        patience = self._patience if patience is None else patience
+        given = headers or {}
+        status, content = await self._asked(method, path, body, given, patience=patience, cap=cap)
+        if status in _NOT_LET_IN and self._has_another_token():
+            status, content = await self._asked(method, path, body, given, patience=patience, cap=cap)
+        if not 200 <= status < 300:  # noqa: PLR2004 - all that is well
+            self._refuse(status, content, speaks=path.startswith(self._sandbox))
+        return content
+
+    def _has_another_token(self) -> bool:
+        with suppress(ConfigError):
+            before, self._token = self._token, self._renewed() if self._renewed is not None else self._token
+            return before != self._token
+        return False
+
+    async def _asked(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], *, patience: float, cap: int
+    ) -> tuple[int, bytes]:
         import httpx2
 
-        patience = self._patience if patience is None else patience
+        login = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         try:
             async with asyncio.timeout(patience):
                 client = self._opened()
@@ -138,27 +177,23 @@ class HttpUplink:
                     method,
                     self._base + path,
                     content=body,
-                    headers=dict(headers or {}),
+                    headers={**headers, **login},
                     timeout=httpx2.Timeout(patience, connect=CONNECT_PATIENCE),
                 )
-                status, content = await self._answer(client, request, cap)
+                return await self._answer(client, request, cap)
         except (TimeoutError, httpx2.TimeoutException):
             raise UplinkDown(f"{self.name} gave no answer in time") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as trouble:
             raise UplinkDown(f"{self.name} cannot be reached: {_reason(trouble)}") from None
-        if not 200 <= status < 300:  # noqa: PLR2004 - all that is well
-            self._refuse(status, content)
-        return content
 
     def _opened(self) -> "httpx2.AsyncClient":
         import httpx2
 
         if self._client is None:
             ours = {"User-Agent": f"untildone/{__version__}", "Accept": _JSON}
-            login = {"Authorization": f"Bearer {self._token}"} if self._token else {}
             # No proxy stands between a machine and itself.
-            is_local = urlsplit(self._base).hostname in {"127.0.0.1", "::1", "localhost"}
-            self._client = httpx2.AsyncClient(headers=ours | login, follow_redirects=False, trust_env=not is_local)
+            is_local = is_this_machine(urlsplit(self._base).hostname or "")
+            self._client = httpx2.AsyncClient(headers=ours, follow_redirects=False, trust_env=not is_local)
         return self._client
 
     async def _answer(self, client: "httpx2.AsyncClient", request: "httpx2.Request", cap: int) -> tuple[int, bytes]:
@@ -173,18 +208,24 @@ class HttpUplink:
         finally:
             await response.aclose()
 
-    def _refuse(self, status: int, content: bytes) -> NoReturn:
+    def _refuse(self, status: int, content: bytes, *, speaks: bool) -> NoReturn:
+        """`speaks`: it was asked for a sandbox, so that a token for that one would open."""
         said, taken = _told(content)
         if self._token and self._token in said:
             said = ""
         what = f"{self.name} answered {status}" + (f": {said}" if said else "")
-        if status >= _SERVER_TROUBLE or status in _PASSING:
+        # A conflict that no other machine is the reason of: the server lost something, and is asked what it has.
+        if status >= _SERVER_TROUBLE or status in _PASSING or (status == _CONFLICT and speaks and not taken):
             raise UplinkDown(what)
         if status in {401, 403} and not said:
             what += ": the token is not valid for this sandbox"
+        if status in {401, 403} and speaks and not _OF_A_RUN.search(said):
+            command = f"untildone token create --scope worker --sandbox {self._sandbox_id}"
+            what += f"; this is sandbox {self._sandbox_id}, and `{command}` on the server makes a token for it "
+            what += "(another name: --sandbox-id, of a worker SANDBOX_ID)"
         if 300 <= status < 400:  # noqa: PLR2004 - all that points elsewhere
             what += ": it points to another address, give that one"
-        raise UplinkRefused(what, taken=taken)
+        raise UplinkRefused(what, taken=taken, too_large=status == _TOO_LARGE)
 
     def _read(self, content: bytes, type_: type[T]) -> T:
         try:

@@ -2,20 +2,23 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from untildone.core.codec import decode
 from untildone.core.event import Kind, Record
+from untildone.core.printable import one_line
 from untildone.core.wire import NAME, RUN_ID
-from untildone.errors import UplinkDown, UplinkRefused
+from untildone.errors import UplinkDown, UplinkRefused, UsageError
 from untildone.uplink.client import HttpUplink
 
 T = TypeVar("T")
 
 PAGE = 1000
+NAMESAKES = 100
+"""Runs that are looked through for a name."""
 PAGE_CAP = 64 << 20
 PARCEL_CAP = 64 << 20
 """Bytes of one answer."""
@@ -24,21 +27,28 @@ MOST_EVENTS = 1_000_000
 PARCEL_PATIENCE = 300.0
 
 
+_COUNT = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
 class FarRun(msgspec.Struct, frozen=True):
     """A run as the server lists it."""
 
     run_id: RUN_ID
     sandbox_id: str
     origin: str
-    last_seq: int
-    tenure: int = 0
+    last_seq: _COUNT
+    tenure: _COUNT = 0
     alive: bool = False
     name: str = ""
     host: str = ""
 
 
+class _Runs(msgspec.Struct, frozen=True):
+    runs: list[FarRun]
+
+
 class _Event(msgspec.Struct, frozen=True):
-    seq: int
+    seq: _COUNT
     at: float
     kind: Kind
     type: NAME
@@ -55,8 +65,8 @@ class Listed(msgspec.Struct, frozen=True):
     """A parcel, without its content."""
 
     name: str
-    seq: int
-    size: int
+    seq: _COUNT
+    size: _COUNT
     sha256: str
 
 
@@ -65,7 +75,7 @@ class _List(msgspec.Struct, frozen=True):
 
 
 class _Tenure(msgspec.Struct, frozen=True):
-    tenure: int
+    tenure: _COUNT
 
 
 class Reader:
@@ -76,9 +86,25 @@ class Reader:
         self._uplink = uplink
         self._sandbox_id = sandbox_id
 
+    async def meant(self, run: str) -> str:
+        """The id of the run that is meant by its id or its name. UsageError if that could be several."""
+        path = f"/api/v1/runs?text={quote(run, safe='')}&limit={NAMESAKES:d}"
+        found = self._read(await self._uplink.ask("GET", path, cap=PAGE_CAP), _Runs).runs
+        if any(one.run_id == run for one in found):
+            return run
+        named = [one.run_id for one in found if one.name == run]
+        if len(named) > 1:
+            raise UsageError(
+                f"{one_line(run, 60)} is the name of {len(named)} runs: say which, {' or '.join(named[:5])}"
+            )
+        return named[0] if named else run
+
     async def run(self, run_id: str) -> FarRun:
         """The run as it stands; UplinkDown when it is not there."""
-        return self._read(await self._uplink.ask("GET", f"/api/v1/runs/{quote(run_id, safe='')}"), FarRun)
+        found = self._read(await self._uplink.ask("GET", f"/api/v1/runs/{quote(run_id, safe='')}"), FarRun)
+        if found.run_id != run_id:
+            raise UplinkDown(f"{self._uplink.name} answered with another run than the one it was asked for")
+        return found
 
     async def control(self, run_id: str) -> list[Record]:
         """What decided, in order."""
@@ -88,11 +114,14 @@ class Reader:
             path = f"/api/v1/runs/{quote(run_id, safe='')}/events?kind=control&after={after:d}&limit={PAGE:d}"
             page = self._read(await self._uplink.ask("GET", path, cap=PAGE_CAP), _Page)
             for one in page.events:
+                if found and one.seq <= found[-1].seq:
+                    raise UplinkDown(f"{self._uplink.name} gives the events of the run in disorder")
                 event = decode(one.type, one.version, one.kind, bytes(one.data))
                 found.append(Record(seq=one.seq, at=one.at, event=event))
             if len(found) > MOST_EVENTS or (page.next is not None and page.next <= after):
                 raise UplinkDown(f"{self._uplink.name} gives more events than a run can have")
-            after = page.next
+            # Pages without anything could go on for ever.
+            after = page.next if page.events else None
         return found
 
     async def parcels(self, run_id: str) -> Mapping[str, Listed]:

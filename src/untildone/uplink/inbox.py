@@ -4,7 +4,6 @@ The log is the memory: `LoopState.ordered` says what was answered already, whate
 """
 
 import asyncio
-import math
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -18,13 +17,15 @@ from untildone.core.state import LoopState
 from untildone.core.wire import Order, Receipt
 from untildone.errors import LeaseLost, StoreError, UplinkDown, UplinkRefused
 from untildone.ports import Uplink
-from untildone.uplink.outbox import FIRST_REST, LONGEST_REST
+from untildone.uplink.outbox import FIRST_REST, LONGEST_REFUSED_REST, LONGEST_REST, REFUSED_REST
 
 WAIT = 25.0
 """Seconds one question for orders waits at the server: proxies cut what takes a minute."""
 LONGEST_MESSAGE = 20_000
 LONGEST_PATTERN = 500
 MOST_PATTERNS = 100
+MOST = 2**53
+"""A limit beyond this is none, and not every store and reader could hold it."""
 _WHOLE = frozenset({"max_runs", "max_iterations", "max_tokens", "max_calls_per_hour"})
 _ONLY_NOW = frozenset({"stop", "pause", "skip_wait"})
 _INTERRUPT = "interrupt"
@@ -43,7 +44,9 @@ def event_for(order: Order, state: LoopState, driven_for: float) -> ev.Event:
 
     if state.phase == "completed":
         return refused("the run is done: nothing of this would reach it")
-    if isinstance(kind, str) and kind in _ONLY_NOW and order.age > driven_for:
+    # Clocks jump and laptops sleep: what counts is what the server had seen when it was given, if it says so.
+    is_past = order.seen < state.driven_from if order.seen else order.age > driven_for
+    if isinstance(kind, str) and kind in _ONLY_NOW and is_past:
         return refused(f"{kind.replace('_', '-')} was asked of an earlier driver of this run")
     make = _MAKERS.get(kind) if isinstance(kind, str) else None
     if make is None:
@@ -87,7 +90,7 @@ def _limit(name: str, value: object) -> Any:
         raise ValueError(f"{one_line(name, 50)} is no limit")
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST:
         raise ValueError(f"{name} must be a number above zero, or none")
     if name in _WHOLE:
         if value != int(value):
@@ -152,16 +155,18 @@ class Inbox:
             self._nudged.set()
 
     async def run(self) -> None:
-        """Fetch and write down, until cancelled or refused. The outbox tells about trouble: it is the same line."""
+        """Fetch and write down, until cancelled or until the run is another's. The outbox tells about trouble."""
         while True:
             try:
                 await self._fetch()
-            except (UplinkRefused, LeaseLost):
+            except LeaseLost:
                 return
+            except UplinkRefused as refused:
+                if refused.taken:
+                    return
+                await self._back_off(REFUSED_REST, LONGEST_REFUSED_REST)
             except (UplinkDown, StoreError):
-                self._failures += 1
-                longest = min(LONGEST_REST, FIRST_REST * 2 ** min(self._failures - 1, 10))
-                await self._rest(longest * (0.5 + self._jitter() / 2))
+                await self._back_off(FIRST_REST, LONGEST_REST)
             else:
                 self._failures = 0
                 await self._rest(self._pause)
@@ -171,6 +176,11 @@ class Inbox:
         for order in sorted(orders, key=lambda order: order.number):
             if order.number > self._state().ordered:
                 await self._record(event_for(order, self._state(), self._driven_for()))
+
+    async def _back_off(self, first: float, most: float) -> None:
+        self._failures += 1
+        longest = min(most, first * 2 ** min(self._failures - 1, 10))
+        await self._rest(longest * (0.5 + self._jitter() / 2))
 
     async def _rest(self, seconds: float) -> None:
         self._nudged.clear()

@@ -13,6 +13,21 @@ from untildone.uplink.masking import SHORTEST
 _TELLING = re.compile(
     r"(?i)key|token|secret|passw|passphrase|pwd|credential|auth(?!or)|cookie|dsn|private|_pass$|^pass$"
 )
+_PLACE = re.compile(
+    r"(?i)(?:old)?pwd|init_cwd|x?authority|.*_(?:dir|path|file|sock|socket|host|port|home|domain|email|date|proxy|layout"
+    r"|method|backend|registry|realm|region|ttl|askpass)|keyboard.*"
+)
+"""Names of what lies about in the open: a folder that is taken for a secret makes every path unreadable."""
+_PASSWORD = re.compile(
+    r"(?i)(?:passw(?:or)?d|passphrase|(?<!old)(?<=.)pwd|(?:^|_)pass|secret|token|api_?key|(?:^|_)pin)$"
+)
+"""Names of what is secret even if it is a word."""
+_COMMON = frozenset({
+    "postgres", "postgresql", "mariadb", "mongodb", "rabbitmq", "administrator", "username", "password", "passwd",
+    "secret", "changeme", "default", "example", "sample", "testing", "development", "production", "staging",
+    "localhost", "unknown", "public", "private", "string", "optional", "required", "disabled", "enabled", "bearer",
+})  # fmt: skip
+"""Words that are in every text: to hide them would hide nothing and spoil much."""
 _PLAIN_WORD = re.compile(r"[A-Za-z]{1,10}")
 _SWITCH = re.compile(r"(?i)true|false|yes|no|on|off|none|null|enabled|disabled|\d{1,7}|\d+(?:\.\d+)+")
 _PATH = re.compile(r"(?:[A-Za-z]:|[~.]{0,2})(?:[/\\][\w.@+ -]*)+")
@@ -41,7 +56,9 @@ def secrets_of(pairs: Iterable[tuple[str, str]], *, by_look: bool = False) -> di
         # Words with blanks between them are somebody's sentence: the goal of a worker stands in its environment, too.
         is_one_word = len(value.split()) == 1 and "://" not in value
         looks_like_one = by_look and len(value) >= _RANDOM_LEAST and is_one_word and is_random(value)
-        if looks_like_one or (_TELLING.search(name) and is_secret(value)):
+        is_named_so = _TELLING.search(name) is not None and is_secret(value)
+        is_named_so = is_named_so or (_PASSWORD.search(name) is not None and is_password(value))
+        if (looks_like_one or is_named_so) and not _PLACE.fullmatch(name):
             found.setdefault(value, name)
         if password := _password(value):
             found.setdefault(password, name)
@@ -59,6 +76,11 @@ def is_secret(value: str) -> bool:
     if _PATH.fullmatch(value) and not is_random(value):
         return False
     return "://" not in value or value.startswith("ud_")
+
+
+def is_password(value: str) -> bool:
+    """Whether a value is worth hiding where nothing but a secret can stand, though it be a word or a number."""
+    return len(value) >= SHORTEST and value.isalnum() and value.lower() not in _COMMON and not _SWITCH.fullmatch(value)
 
 
 def _password(value: str) -> str:

@@ -5,17 +5,16 @@ look at the bytes is enough to know.
 """
 
 import base64
-import binascii
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
 from untildone.core.secrets import may_hold_secret, redact, secrets_in
-from untildone.errors import ConfigError
+from untildone.uplink.patterns import Patterns
+from untildone.uplink.reading import Span, occurrences, unescaped, unwrapped, without
 
 SHORTEST = 6
 """What is shorter would be found in any text."""
@@ -23,13 +22,9 @@ LONGEST = 10_000
 _CORE = re.compile(r"[A-Za-z0-9]+")
 _ENCODED_LEAST = 9
 """Bytes from which a secret is looked for inside base64, too: of fewer, too little is left between the edges."""
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&(?:quot|#34);", "'": "&(?:#39|#x27|apos);"}
-_SHORT_ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
-_ESCAPE = re.compile(r'\\+(?:(["/\\])|([nrtbf])|u([0-9a-fA-F]{4}))')
-_UNESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
 _NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _KEY = "PRIVATE KEY"
-_WRAPPED_KEY = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----(?:\\+[nrt]|[A-Za-z0-9+/=:,\s\\-])*")
+_WRAPPED_KEY = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=:,\s\\-]*+")
 _DEEPEST = 200
 
 
@@ -40,7 +35,9 @@ class _Known:
     said: str
     core: str
     """A part of it that looks the same in every spelling."""
-    spelled: re.Pattern[str]
+    value: str
+    read: str
+    """The value without what it may be wrapped in; empty when too little is left of it."""
 
 
 class Masking:
@@ -52,7 +49,7 @@ class Masking:
         patterns: Iterable[str] = (),
     ) -> None:
         """`known`: names of secrets by their values, or who knows them by now; `patterns`: more of them."""
-        self._patterns = compiled(patterns)
+        self._own = Patterns(patterns)
         self._ask = known if callable(known) else None
         self._seen: Mapping[str, str] = {}
         self._known: tuple[_Known, ...] = ()
@@ -94,7 +91,7 @@ class Masking:
         self._cores = tuple(dict.fromkeys(one.core.encode() for one in self._known))
 
     def _is_suspicious(self, data: bytes) -> bool:
-        if self._patterns or any(core in data for core in self._cores):
+        if self._own or any(core in data for core in self._cores):
             return True
         # An escaped letter may be part of anything; control characters have no other way to be written.
         if b"\\u" in data and re.search(rb"\\u(?!00[01][0-9a-fA-F])", data):
@@ -117,14 +114,21 @@ class Masking:
             return text
         # The core of a secret is letters and digits: there is only one other way to write those.
         escaped = "\\u" in text
-        for one in self._known:
-            if one.core in text or escaped:
-                text = one.spelled.sub(one.said, text)
+        if wanted := [one for one in self._known if one.core in text or escaped]:
+            text = without(text, _found(text, wanted))
         if may_hold_secret(text) or escaped:
             text = _recognised(text)
-        for pattern in self._patterns:
-            text = pattern.sub("[secret]", text)
-        return text
+        return self._own.hidden(text)
+
+
+def _found(text: str, wanted: Iterable[_Known]) -> Iterator[Span]:
+    reading = unwrapped(text)
+    for one in wanted:
+        for start, end in occurrences(text, one.value):
+            yield start, end, one.said
+        if one.read:
+            for place in occurrences(reading.text, one.read):
+                yield *reading.stood(*place), one.said
 
 
 def _recognised(text: str) -> str:
@@ -132,30 +136,19 @@ def _recognised(text: str) -> str:
         # Before anything else: the first line of a key would be taken away, and nothing would tell what follows.
         text = _WRAPPED_KEY.sub("[secret: private key]", text)
     text = redact(text)
-    if "\\" in text and (plain := _unescaped(text)) != text:
+    if "\\" in text:
         # A text inside a text: what is found in the inner one is taken out of the outer one, as it is written there.
-        for kind, value in secrets_in(plain):
-            text = re.sub(_spelling(value), f"[secret: {kind}]", text)
+        inner = unescaped(text)
+        found = ((*inner.stood(start, end), f"[secret: {kind}]") for kind, start, end in secrets_in(inner.text))
+        text = without(text, found)
     return text
-
-
-def compiled(patterns: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    """The user's own patterns. ConfigError for one that is none."""
-    made = []
-    for pattern in patterns:
-        try:
-            made.append(re.compile(pattern))
-        except (re.error, RecursionError, OverflowError) as wrong:
-            raise ConfigError(f"the pattern {pattern!r:.100} of what is to be masked cannot be read: {wrong}") from None
-        if made[-1].match(""):
-            raise ConfigError(f"the pattern {pattern!r:.100} of what is to be masked matches everything")
-    return tuple(made)
 
 
 def _spellings(value: str, name: str) -> Iterable[_Known]:
     said = f"[secret: {_NAME.sub('-', name)[:60]}]"
     core = max(_CORE.findall(value), key=len, default="")
-    yield _Known(said, core, re.compile(_spelling(value)))
+    read = unwrapped(value).text
+    yield _Known(said, core, value, read if len(read) >= SHORTEST else "")
     raw = value.encode("utf-8", "surrogatepass")
     if len(raw) >= _ENCODED_LEAST:
         # Where in the three-byte rhythm it begins is not known; the letters at the edges depend on its neighbours.
@@ -164,43 +157,4 @@ def _spellings(value: str, name: str) -> Iterable[_Known]:
             inner = encoded[(0, 2, 3)[shift] : len(encoded) - (0, 4, 3)[(shift + len(raw)) % 3]]
             for spelled in {inner, inner.replace("+", "-").replace("/", "_")}:
                 longest = max(_CORE.findall(spelled), key=len, default="")
-                yield _Known(said, longest, re.compile(re.escape(spelled)))
-
-
-def _spelling(value: str) -> str:
-    return "".join(map(_letter, value))
-
-
-def _letter(char: str) -> str:
-    """A pattern of one character, plain or escaped: for JSON, however often, for an address, or for a page."""
-    ways = [re.escape(char)]
-    if ord(char) < 0x10000:  # noqa: PLR2004 - one \u each; others are written as a pair
-        digits = "".join(f"[{d}{d.upper()}]" if d.isalpha() else d for d in f"{ord(char):04x}")
-        ways.append(rf"\\+u{digits}")
-    if char in {'"', "\\", "/", "'"}:
-        ways.insert(0, rf"\\+{re.escape(char)}")
-    if char == "\\":
-        ways.insert(0, r"\\+")
-    if char in _SHORT_ESCAPES:
-        ways.append(rf"\\+{_SHORT_ESCAPES[char]}")
-    if not (char.isascii() and char.isalnum()):
-        percent = quote(char, safe="", errors="replace")
-        ways += [re.escape(percent), re.escape(percent.lower())]
-        if char in _ENTITIES:
-            ways.append(_ENTITIES[char])
-    return f"(?:{'|'.join(dict.fromkeys(ways))})" if len(ways) > 1 else ways[0]
-
-
-def _unescaped(text: str) -> str:
-    """What a JSON text inside a text says, however often it was wrapped."""
-
-    def plain(found: re.Match[str]) -> str:
-        mark, short, code = found.groups()
-        return mark or _UNESCAPED.get(short or "") or chr(int(code, 16))
-
-    return _ESCAPE.sub(plain, text)
-
-
-def transcript_b64(content: bytes, masking: Masking) -> str:
-    """A transcript as the published events carry it."""
-    return binascii.b2a_base64(masking.lines(content), newline=False).decode()
+                yield _Known(said, longest, spelled, spelled)

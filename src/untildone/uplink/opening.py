@@ -8,15 +8,16 @@ from pathlib import Path
 
 from untildone.config import SERVER_TOKEN
 from untildone.core.policy import RunSpec
+from untildone.core.printable import one_line
 from untildone.errors import ConfigError
 from untildone.ports import Uplink
 from untildone.uplink.client import HttpUplink
 from untildone.uplink.dressing import Dressing, Transcript
 from untildone.uplink.known_secrets import KnownSecrets
 from untildone.uplink.masking import Masking
-from untildone.uplink.owed import Accounts
+from untildone.uplink.owed import Account, Accounts
 from untildone.uplink.serving import Beside, Line
-from untildone.uplink.settings import UplinkSettings, checked_address, sandbox_slug
+from untildone.uplink.settings import UplinkSettings, checked_address, is_readable_on_the_way, sandbox_slug
 
 _LONGEST_TOKEN = 4096
 
@@ -30,16 +31,21 @@ def settings_for(
     if spec.server is None:
         return None
     server = checked_address(spec.server)
-    known = Accounts(state_dir).read(run_id)
-    # A run keeps the name under which the server knows it, whatever this machine is called by now.
-    sandbox = known.sandbox_id if known is not None and known.server == server else sandbox_slug(socket.gethostname())
     return UplinkSettings(
         server=server,
-        sandbox_id=sandbox,
+        sandbox_id=_sandbox(spec, Accounts(state_dir).read(run_id), server),
         token=token_for(spec.server_token_file, env),
+        token_file=spec.server_token_file,
         mask=spec.mask,
         portable=spec.portable,
     )
+
+
+def _sandbox(spec: RunSpec, known: Account | None, server: str) -> str:
+    """A run keeps the name under which the server knows it, whatever this machine is called by now."""
+    if known is None or known.server != server or (spec.sandbox_id and not known.acknowledged):
+        return spec.sandbox_id or sandbox_slug(socket.gethostname())
+    return known.sandbox_id
 
 
 def token_for(file: str | None, env: Mapping[str, str]) -> str:
@@ -68,21 +74,34 @@ class Here:
     """Reads the transcript of a session."""
     beside: Sequence[Beside] = ()
     """What else goes to the server."""
+    notice: Callable[[str], None] = lambda _: None
+    """Told what only concerns whoever watches right now."""
 
 
 def line_for(spec: RunSpec, run_id: str, here: Here, *, given: UplinkSettings | None = None) -> Line | None:
     """The line of a run to its server; None: it has none. Nothing is sent yet, but what cannot work is said."""
     settings = settings_for(spec, here.env, here.state_dir, run_id, given)
-    return None if settings is None else open_line(settings, here, folder=spec.cwd)
+    if settings is None:
+        return None
+    if settings.token and is_readable_on_the_way(settings.server):
+        here.notice(
+            f"the token for {one_line(settings.server, 200)} travels readable by everybody on the way: "
+            "give an https:// address"
+        )
+    return open_line(settings, here, folder=spec.cwd)
 
 
 def open_line(settings: UplinkSettings, here: Here, *, folder: str) -> Line:
     """A line over HTTP. ConfigError for a pattern that cannot be read."""
     masking = Masking(KnownSecrets(here.env, folder, also=(settings.token,), now=here.now), settings.mask)
 
+    def renewed() -> str:
+        return replace(settings, token=token_for(settings.token_file, {SERVER_TOKEN: settings.token})).token
+
     def connect(sandbox_id: str) -> Uplink:
         ids = {**settings.ids, "sandbox_id": sandbox_id}
         dress = Dressing(masking, ids, here.transcript if settings.report_transcript else None)
-        return HttpUplink(settings.server, sandbox_id, settings.token, dress=dress)
+        return HttpUplink(settings.server, sandbox_id, settings.token, dress=dress, renewed=renewed)
 
-    return Line(settings=settings, connect=connect, accounts=Accounts(here.state_dir), beside=here.beside)
+    accounts = Accounts(here.state_dir)
+    return Line(settings=settings, connect=connect, accounts=accounts, beside=here.beside, notice=here.notice)

@@ -25,6 +25,9 @@ HEARTBEAT = 30.0
 FIRST_REST = 0.5
 LONGEST_REST = 30.0
 """Seconds between two tries."""
+REFUSED_REST = 60.0
+LONGEST_REFUSED_REST = 600.0
+"""Seconds between two tries after a refusal: a token is mended, a proxy set right, and the run goes on for days."""
 TOLD_AFTER = 2
 """Failures in a row after which somebody is told: a server that is being restarted is nobody's business."""
 MOST_LEFT = 10_000
@@ -73,25 +76,24 @@ class Outbox:
         self.delivered = 0
         """The newest number the server is known to have."""
         self.refused: UplinkRefused | None = None
-        """Why it ended: the server will not have it."""
+        """Why the server will not have it, as long as that is so; it is the end only when the run was taken over."""
         self._log, self._run_id, self._uplink = log, run_id, uplink
         self._tenure, self._say, self._heard = tenure, say, heard
         self._heartbeat, self._jitter = heartbeat, jitter
-        self._failures = 0
+        self._failures = self._refusals = 0
+        self._most = BATCH_EVENTS
         self._trouble = ""
-        self._was_told = False
+        self._was_told = self._refusal_was_told = False
         self._hurry = asyncio.Event()
         self._progress = asyncio.Event()
 
     async def run(self) -> None:
-        """Deliver what is there and what comes, until cancelled or refused."""
-        while self.refused is None:
+        """Deliver what is there and what comes, until cancelled or until another machine has the run."""
+        while self.refused is None or not self.refused.taken:
             try:
                 await self._deliver()
             except UplinkRefused as refused:
-                self.refused = refused
-                self._progress.set()
-                await self._tell(f"nothing more of this run is reported: {refused}")
+                await self._refuse(refused)
             except UplinkDown as down:
                 await self._rest(str(down))
             except StoreError as trouble:  # the run itself says what is wrong with its store
@@ -101,6 +103,8 @@ class Outbox:
         """Wait until all that is in the log by now has been delivered, at most so many seconds. `run` does the work."""
         if hurry:
             self._hurry.set()
+            if self.refused is not None and not self.refused.taken:
+                self.refused = None  # it is tried once more
         with suppress(TimeoutError, UntildoneError):
             async with asyncio.timeout(patience):
                 goal = await self._newest()
@@ -124,13 +128,25 @@ class Outbox:
         if receipt.last_seq:
             # Nothing of ours may be wanted any more: only who speaks is told that another machine has the run by now.
             receipt = await self._uplink.send(self._run_id, [], tenure=self._tenure())
-        self._take(receipt)
+        await self._take(receipt)
         async with self._batches(self.delivered) as batches:
             async for batch in batches:
-                receipt = await self._uplink.send(self._run_id, batch, tenure=self._tenure())
-                self._take(receipt)
-                if batch and receipt.last_seq < batch[-1].seq:
+                receipt = await self._sent(batch)
+                known = batch[-1].seq if batch else self.delivered
+                await self._take(receipt, sent=known)
+                if receipt.last_seq < known:
                     raise UplinkDown("the server has lost some of what it had")
+
+    async def _sent(self, batch: list[Record]) -> Receipt:
+        try:
+            return await self._uplink.send(self._run_id, batch, tenure=self._tenure())
+        except UplinkRefused as refused:
+            if not refused.too_large or len(batch) <= 1:
+                raise
+            self._most = len(batch) // 2
+            # In halves, in order: what the first one brought is known when the second fails.
+            await self._sent(batch[: self._most])
+            return await self._sent(batch[len(batch) // 2 :])
 
     async def _received(self) -> Receipt:
         try:
@@ -139,9 +155,16 @@ class Outbox:
             # Only who speaks for a run is told that another machine has it by now.
             return await self._uplink.send(self._run_id, [], tenure=self._tenure())
 
-    def _take(self, receipt: Receipt) -> None:
-        self.delivered = receipt.last_seq
+    async def _take(self, receipt: Receipt, sent: int = 0) -> None:
+        """`sent`: what it has for sure. More than that must at least be in the log, or somebody forged it."""
+        last = receipt.last_seq
+        if last > sent and not await self._log.read(self._run_id, after=last - 1, trace=True, limit=1):
+            raise UplinkRefused(
+                "the server says that it has more of this run than there is: somebody else reports in its name"
+            )
+        self.delivered = last
         self._failures, self._trouble = 0, ""
+        self._refusals, self.refused = 0, None
         self._progress.set()
         self._heard(receipt)
 
@@ -182,7 +205,7 @@ class Outbox:
         size = len(encode(batch[0].event))
         urgent = event_kind(batch[0].event) == "control"
         ends = asyncio.get_running_loop().time() + COMPANY
-        while len(batch) < BATCH_EVENTS:
+        while len(batch) < self._most:
             rest = 0.0 if urgent or self._hurry.is_set() else ends - asyncio.get_running_loop().time()
             record = await self._next(queue, reader, rest)
             if record is None:
@@ -215,24 +238,37 @@ class Outbox:
             reader.result()  # following never ends by itself: what is wrong with the store is raised here
         return None
 
+    async def _refuse(self, refused: UplinkRefused) -> None:
+        self.refused = refused
+        self._refusals += 1
+        self._progress.set()
+        if refused.taken:
+            await self._tell(f"nothing more of this run is reported: {refused}")
+            return
+        if not self._refusal_was_told:
+            self._refusal_was_told = True
+            await self._tell(f"nothing of this run is reported until that is mended: {refused}")
+        await self._pause(min(LONGEST_REFUSED_REST, REFUSED_REST * 2 ** min(self._refusals - 1, 10)))
+
     async def _rest(self, trouble: str) -> None:
         self._failures += 1
         self._trouble = trouble
-        if self._failures >= TOLD_AFTER:
+        if self._failures >= TOLD_AFTER and not self._was_told:
+            self._was_told = True
             await self._tell(f"what happens cannot be reported at the moment and will be later: {trouble}")
-        longest = min(LONGEST_REST, FIRST_REST * 2 ** min(self._failures - 1, 10))
+        await self._pause(min(LONGEST_REST, FIRST_REST * 2 ** min(self._failures - 1, 10)))
+
+    async def _pause(self, longest: float) -> None:
+        was_set = self._hurry.is_set()
         with suppress(TimeoutError):
             async with asyncio.timeout(longest * (0.5 + self._jitter() / 2)):
                 await self._hurry.wait()
-        if self._hurry.is_set():
+        if was_set:
             # The run is over and somebody waits: go on trying, but neither seldom nor without a rest.
             await asyncio.sleep(min(longest, FIRST_REST))
 
     async def _tell(self, line: str) -> None:
-        """Once: the run's own log is no place for a broken line's."""
-        if self._was_told and self.refused is None:
-            return
-        self._was_told = True
+        """The run's own log is no place for a broken line's: each kind of trouble is told once."""
         with suppress(UntildoneError):
             await self._say(line)
 

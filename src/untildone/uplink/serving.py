@@ -1,29 +1,36 @@
 """Beside a run, as long as it is driven: events go to the server, orders come from it, and it hears that we live."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
+from untildone.core.durations import format_duration
 from untildone.core.events import ContinuousWarning, Event, StopRequested
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason
 from untildone.core.trace import AgentHeartbeat
 from untildone.core.wire import Receipt
-from untildone.errors import StoreError, UntildoneError
+from untildone.errors import StoreError, UntildoneError, UplinkRefused
 from untildone.ports import EventLog, Uplink
 from untildone.uplink.inbox import Inbox
 from untildone.uplink.outbox import HEARTBEAT, Outbox
 from untildone.uplink.owed import Account, Accounts, after_delivery
 from untildone.uplink.settings import UplinkSettings
 
+UNNOTICED = 0.5
+"""Seconds of silence at the end of a run that nobody wonders about."""
 IN_A_HURRY = 2.0
 """Seconds for what is still on its way when somebody pressed Ctrl+C."""
 WRITTEN_EVERY = 200
 """Acknowledged events between two notes of how far it has come."""
 OWED_PATIENCE = 3600.0
 """Seconds for what an earlier run still owes."""
+FIRST_RESTART = 1.0
+LONGEST_RESTART = 600.0
+"""Seconds before a part of the line that broke in a way nobody foresaw begins anew."""
 TAKEN_OVER = "server: taken over"
 """Who stops a run that another machine has by now."""
 
@@ -54,6 +61,8 @@ class Line:
     """An uplink for a sandbox."""
     accounts: Accounts
     beside: Sequence[Beside] = ()
+    notice: Callable[[str], None] = lambda _: None
+    """Told what only concerns whoever watches right now."""
 
 
 @asynccontextmanager
@@ -98,6 +107,8 @@ class _Link:
             driven_for=lambda: asyncio.get_running_loop().time() - began,
         )
         self._written = 0
+        self._noted: UplinkRefused | None = None
+        self._broke = False
         self._leaving = asyncio.Event()
         self._sending: list[asyncio.Task[None]] = []
         self._others: list[asyncio.Task[None]] = []
@@ -107,18 +118,24 @@ class _Link:
         """Report from the moment this driver is in the log: of a start that was refused nobody hears."""
         await self._driver.taken_up.wait()
         self._write()
-        self._sending = [asyncio.create_task(self._send())]
-        self._others = [asyncio.create_task(work) for work in (self._inbox.run(), self._beat(), self._catch_up())]
-        self._accompanying = [asyncio.create_task(self._accompany(beside)) for beside in self._line.beside]
+        self._sending = [asyncio.create_task(self._kept_up(self._send))]
+        others = (self._inbox.run, self._beat, self._catch_up)
+        self._others = [asyncio.create_task(self._kept_up(work)) for work in others]
+        self._accompanying = [
+            asyncio.create_task(self._kept_up(partial(self._accompany, beside))) for beside in self._line.beside
+        ]
 
     async def leave(self) -> None:
         """Deliver what is still to be delivered, for a bounded time, and say what is left."""
         try:
             if self._sending:
                 await self._last_words()
+        except Exception as wrong:  # noqa: BLE001 - the run has ended well, whatever becomes of its report
+            self._line.notice(_broken(wrong))
         finally:
             await _end([*self._sending, *self._others, *self._accompanying])
-            await self._uplink.close()
+            with suppress(Exception):
+                await self._uplink.close()
 
     async def _last_words(self) -> None:
         state = self._driver.state
@@ -128,7 +145,13 @@ class _Link:
         finishing = asyncio.create_task(self._finish(patience))
         hurry = asyncio.create_task(self._hurried())
         try:
-            await asyncio.wait([finishing, hurry], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([finishing, hurry], timeout=UNNOTICED, return_when=asyncio.FIRST_COMPLETED)
+            if not finishing.done() and not hurry.done():
+                self._line.notice(
+                    f"telling {self._settings.server} the rest, for at most {format_duration(patience)}; "
+                    "Ctrl+C leaves it for later"
+                )
+                await asyncio.wait([finishing, hurry], return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait([finishing], timeout=IN_A_HURRY)
         finally:
             await _end([finishing, hurry])
@@ -155,10 +178,28 @@ class _Link:
                 if isinstance(record.event, StopRequested) and record.event.signal:
                     return
 
+    async def _kept_up(self, work: Callable[[], Awaitable[None]]) -> None:
+        """What breaks is told once and begun anew: without it nobody could stop the run from afar any more."""
+        rest = FIRST_RESTART
+        while True:
+            try:
+                await work()
+            except Exception as wrong:  # noqa: BLE001 - this is the supervisor: the run must not hear of it
+                if not self._broke:
+                    self._broke = True
+                    with suppress(Exception):
+                        await self._say(_broken(wrong))
+            else:
+                return
+            if self._leaving.is_set():
+                return
+            await asyncio.sleep(rest)
+            rest = min(LONGEST_RESTART, rest * 2)
+
     async def _send(self) -> None:
         await self._outbox.run()
+        self._write()
         if self._outbox.refused is not None and self._outbox.refused.taken:
-            self._write()
             with suppress(UntildoneError):
                 await self._driver.record(StopRequested(by=TAKEN_OVER))
 
@@ -188,12 +229,12 @@ class _Link:
 
     def _heard(self, receipt: Receipt) -> None:
         self._inbox.heard(receipt)
-        if receipt.last_seq - self._written >= WRITTEN_EVERY:
+        if receipt.last_seq - self._written >= WRITTEN_EVERY or self._noted is not self._outbox.refused:
             self._write()
 
     def _write(self, *, settled: bool = False) -> None:
         self._written = self._outbox.delivered
-        refused = self._outbox.refused
+        refused = self._noted = self._outbox.refused
         account = Account(
             run_id=self._driver.run_id,
             server=self._settings.server,
@@ -201,11 +242,14 @@ class _Link:
             acknowledged=self._written,
             tenure=self._driver.state.tenure,
             settled=settled,
+            refusals=int(refused is not None),
             given_up=refused is not None and refused.taken,
         )
         self._line.accounts.write(account)
 
     async def _say(self, line: str) -> None:
+        if self._noted is not self._outbox.refused:
+            self._write()
         await self._driver.tell(ContinuousWarning(message=line))
 
 
@@ -221,6 +265,11 @@ async def deliver_owed(log: EventLog, account: Account, line: Line, *, patience:
     finally:
         await _end([sending])
         await uplink.close()
+
+
+def _broken(wrong: Exception) -> str:
+    """Of a trouble nobody foresaw only the kind is told: its text may quote anything."""
+    return f"reporting to the server broke and is tried again: {type(wrong).__name__}"
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:

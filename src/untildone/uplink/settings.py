@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from untildone.config import SERVER_TOKEN
@@ -20,6 +21,8 @@ class UplinkSettings:
     """Address of the server, without a path of its API."""
     sandbox_id: str
     token: str = field(default="", repr=False)
+    token_file: str | None = None
+    """Where the token was read: it is read again when the server does not take it any more."""
     heartbeat: float = 30.0
     """Seconds between two signs of life."""
     heartbeat_events: bool = False
@@ -57,6 +60,20 @@ def checked_address(url: str) -> str:
     if parts.username or parts.password:
         raise ConfigError(f"the address of the server must not hold a login: put the token into {SERVER_TOKEN}")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether what is sent to this host never leaves the machine."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_readable_on_the_way(server: str) -> bool:
+    """Whether others can read what is sent to this address, a token too."""
+    parts = urlsplit(server)
+    return parts.scheme == "http" and not is_this_machine(parts.hostname or "")
 
 
 def sandbox_slug(name: str) -> str:

@@ -30,7 +30,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def operator(browser: Browser, stage: Stage) -> Any:
-    """The cookies of an operator who logged in with a link."""
+    """What a browser keeps of an operator who logged in with a link."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(stage.login_link())

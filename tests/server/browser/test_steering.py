@@ -1,5 +1,6 @@
 """Orders from the browser: who may give them, what becomes of them, and what is said beside the button."""
 
+import re
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from untildone.core import events as ev
 @pytest.fixture
 def steered(room: Room, stage: Stage, request: pytest.FixtureRequest) -> tuple[Page, str]:
     """The page of a run of its own, seen by an operator."""
-    run_id = request.node.name.replace("_", "-")[:60].strip("-")
+    run_id = re.sub(r"[^a-z]+", "-", request.node.name)[-60:].strip("-")
     stage.tell(run_id, plays.running(run_id, "steered"), sandbox="box")
     page = room.page(operator=True)
     page.goto(f"{stage.url}/runs/{run_id}")
@@ -102,12 +103,40 @@ def test_only_limits_that_were_changed_are_sent(steered: tuple[Page, str], stage
     assert orders(stage, run_id) == [("limits", {"max_runs": None, "max_cost_usd": 12.5, "max_duration": 21600.0})]
 
 
-def test_what_cannot_be_done_is_refused_beside_the_button(steered: tuple[Page, str], stage: Stage) -> None:
+def test_limits_are_those_that_hold_when_the_dialog_opens(steered: tuple[Page, str], stage: Stage, room: Room) -> None:
+    page, run_id = steered
+    second = room.page(operator=True)
+    second.goto(f"{stage.url}/runs/{run_id}")
+
+    def change(tab: Page, was: str, runs: str) -> None:
+        tab.get_by_role("button", name="Limits").click()
+        expect(tab.locator("#limit-max_runs")).to_have_value(was)
+        tab.locator("#limit-max_runs").fill(runs)
+        tab.get_by_role("button", name="Change").click()
+        expect(tab.locator("#limits-dialog")).to_be_hidden()
+        expect(tab.locator("#answer")).to_contain_text("the new limits hold")
+
+    change(page, "20", "25")
+    change(page, "25", "20")
+    change(second, "20", "30")
+    stage.tell(run_id, [ev.LimitsChanged(by="dashboard", order=3, changes={"max_runs": 30})])
+    change(page, "30", "31")
+    assert [data for _, data in orders(stage, run_id)] == [{"max_runs": n} for n in (25, 20, 30, 31)]
+
+
+def test_what_cannot_be_done_is_refused_in_the_dialog(steered: tuple[Page, str], stage: Stage) -> None:
     page, run_id = steered
     page.get_by_role("button", name="Limits").click()
-    page.locator("#limit-max_cost_usd").fill("a lot")
+    page.locator("#limit-max_cost_usd").fill("7,50")
     page.get_by_role("button", name="Change").click()
-    expect(page.locator("#answer")).to_contain_text("'a lot' is not a value for max cost usd: write it like 12.50")
+    said = page.locator("#limits-dialog .answer")
+    expect(said).to_have_text("'7,50' is not a value for budget: write 7.50")
+    expect(page.locator("#limit-max_cost_usd")).to_have_value("7,50")
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Limits").click()
+    expect(page.locator("#limit-max_cost_usd")).to_have_value("5")
+    expect(said).to_be_empty()
+    page.keyboard.press("Escape")
     stage.tell(run_id, [ev.ContinuousCompleted(stop_reason="completion_signal")])
     expect(page.locator(".steering").get_by_role("button", name="Message")).to_be_hidden()
     assert orders(stage, run_id) == []
@@ -134,11 +163,17 @@ def test_what_is_being_typed_survives_news(steered: tuple[Page, str], stage: Sta
     expect(page.locator("#message-text")).to_have_value("half a message")
 
 
-def test_a_session_that_ended_is_told_beside_the_button(steered: tuple[Page, str], stage: Stage, room: Room) -> None:
+@pytest.mark.parametrize("lost", ["cookie", "proof"])
+def test_a_session_that_ended_is_told_beside_the_button(
+    steered: tuple[Page, str], stage: Stage, room: Room, lost: str
+) -> None:
     page, run_id = steered
-    page.context.clear_cookies()
+    if lost == "cookie":
+        page.context.clear_cookies()
+    else:
+        page.evaluate("localStorage.clear()")
     page.keyboard.press("p")
-    expect(page.locator("#answer .said-bad")).to_contain_text("needs a token")
+    expect(page.locator("#answer .said-bad")).to_contain_text("untildone token login")
     assert orders(stage, run_id) == []
     room.complaints.clear()  # the browser's own word about the status
 
@@ -151,3 +186,38 @@ def test_whoever_signs_out_only_looks(room: Room, stage: Stage) -> None:
     expect(page.locator(".who")).to_have_text("operator")
     page.get_by_role("button", name="Sign out").click()
     expect(page.locator(".who")).to_have_text("viewer")
+
+
+def test_a_server_that_is_away_is_told_in_the_dialog(steered: tuple[Page, str], stage: Stage, room: Room) -> None:
+    page, run_id = steered
+    page.keyboard.press("m")
+    page.locator("#message-text").fill("Use the old parser")
+    stage.kill()
+    try:
+        page.get_by_role("button", name="Send").click()
+        said = page.locator("#message-dialog .answer")
+        expect(said).to_have_text("The server cannot be reached: nothing was asked. Try again.")
+        expect(said).to_be_in_viewport()
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Limits").click()
+        expect(page.locator("#limits-dialog .answer")).to_contain_text("The server cannot be reached")
+        page.keyboard.press("Escape")
+    finally:
+        stage.start()
+    page.keyboard.press("m")
+    expect(page.locator("#message-text")).to_have_value("Use the old parser")
+    expect(said).to_be_empty()
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#message-dialog")).to_be_hidden()
+    assert [kind for kind, _ in orders(stage, run_id)] == ["message"]
+    room.complaints.clear()  # the word of htmx about a request that reached nobody
+
+
+def test_a_browser_that_keeps_nothing_is_told_what_that_means(room: Room, stage: Stage) -> None:
+    page = room.page()
+    page.add_init_script("Storage.prototype.setItem = () => { throw new Error('nothing is kept'); }")
+    page.goto(stage.login_link())
+    page.get_by_role("button", name="Log in").click()
+    expect(page.locator("main p").first).to_contain_text("keeps nothing for this page")
+    page.get_by_role("link", name="See all runs").click()
+    expect(page).to_have_url(stage.url + "/")

@@ -25,7 +25,7 @@ def by_label(state: LoopState, look: ev.IterationValidation | None) -> dict[str,
 def test_a_run_that_has_not_claimed_is_open() -> None:
     facts = by_label(after(checks=("make",)), None)
     assert {label: fact.state for label, fact in facts.items()} == {
-        "Claim": "open", "Checks": "open", "Checked in": "good", "Commit": "open", "Guard": "open",
+        "Claim": "open", "Checks": "open", "Checked in": "open", "Commit": "open", "Guard": "open",
     }  # fmt: skip
 
 
@@ -34,6 +34,7 @@ def test_green_checks_after_a_claim_hold() -> None:
     state = after(started(1), completed(1, claim=done_claim()), look, checks=("make",))
     facts = by_label(state, look)
     assert (facts["Claim"].state, facts["Checks"].state, facts["Commit"].state) == ("good", "good", "good")
+    assert facts["Checked in"].state == "good"
     assert facts["Checks"].text == "1 of 1 passed after iteration 1"
 
 

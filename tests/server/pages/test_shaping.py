@@ -50,8 +50,7 @@ def test_progress_stays_within_bounds() -> None:
 
 
 def test_a_run_that_is_silent_counts_as_stopped() -> None:
-    lively = [entry("running"), entry("waiting"), entry("paused"), entry("running", heard=NOW - 600)]
-    counted = totals(lively, {"running": 2, "suspended": 3, "completed": 4}, 1.5, NOW)
+    counted = totals({"running": 1, "waiting": 1, "paused": 1, "interrupted": 1, "suspended": 3, "completed": 4}, 1.5)
     assert (counted.running, counted.waiting, counted.stopped, counted.spent_today) == (1, 2, 8, "$1.50")
 
 
@@ -66,7 +65,19 @@ def test_one_sentence_for_whatever_a_run_does() -> None:
 
 def test_an_iteration_tells_tries_faults_and_cost() -> None:
     row = IterationRow(number=2, tries=3, outcome="crash", faults=("overloaded", "crash"), cost_usd=0.2, seconds=61.0)
-    step = step_of(row)
+    step = step_of(row, alive=True)
     assert (step.badge.word, step.badge.tone) == ("crash", "bad")
     assert step.facts == ("1m1s", "$0.20", "3 tries", "met overloaded, crash")
     assert step.error == "the agent's process died"
+
+
+def test_an_iteration_that_nobody_drives_any_more_is_cut_off() -> None:
+    assert step_of(IterationRow(number=1), alive=True).badge.word == "running"
+    cut = step_of(IterationRow(number=1), alive=False).badge
+    assert (cut.word, cut.tone) == ("cut off", "bad")
+    assert step_of(IterationRow(number=1, outcome="ok"), alive=False).badge.word == "ended"
+
+
+@pytest.mark.parametrize("outcome", ["stopped", "paused", "steered"])
+def test_what_people_asked_for_is_no_trouble(outcome: str) -> None:
+    assert step_of(IterationRow(number=1, outcome=outcome), alive=True).badge.tone != "bad"

@@ -8,8 +8,10 @@ import msgspec
 from untildone.core.wire import Receipt
 from untildone.errors import SenderRefused
 from untildone.server.archive.fitting import number_of, text_of, whole_of
-from untildone.server.archive.port import PUBLISHED, Origin, Sender, StoredEvent
+from untildone.server.archive.port import LOCAL, PUBLISHED, Origin, Sender, StoredEvent
 
+MOST_SKIPPED = 10_000_000
+"""Numbers in a row that a log can have lost before they were sent: years of trace."""
 EventRow = tuple[str, int, float, str, str, str, int, int | None, str]
 """A row of `events`, in the order of EVENT_COLUMNS."""
 EVENT_COLUMNS = ("run_id", "seq", "at", "kind", "type", "source", "version", "iteration", "data")
@@ -87,8 +89,11 @@ def first_facts(offers: Sequence[Offer]) -> RunFacts:
 
 def misnamed(offer: Offer) -> SenderRefused | None:
     """Names of published runs are not to be had by others: their events would find the place taken."""
-    if offer.run_id.startswith(PUBLISHED) and offer.sender.origin != "published":
+    sender = offer.sender
+    if offer.run_id.startswith(PUBLISHED) and sender.origin != "published":
         return SenderRefused(f"a run cannot be called {offer.run_id}: names with {PUBLISHED} are the server's")
+    if sender.sandbox_id == LOCAL and sender.origin != "local":
+        return SenderRefused(f"sandbox {LOCAL} is the server's own machine: call this one something else")
     return None
 
 
@@ -97,12 +102,32 @@ def refusal(facts: RunFacts, offer: Offer) -> SenderRefused | None:
     sender = offer.sender
     if sender.tenure < facts.tenure:
         return SenderRefused(f"another machine has taken run {offer.run_id} over", taken=True)
+    if sender.tenure > facts.tenure:
+        # Only taking a run over makes it another driver's: words alone would end the run of whoever drives it.
+        return SenderRefused(f"run {offer.run_id} was not taken over by this machine: take it over first")
     if (facts.origin, sender.origin) == ("local", "worker"):
         return SenderRefused(f"run {offer.run_id} is copied from the log of the server's own machine already")
     if sender.sandbox_id != facts.sandbox_id:
         return SenderRefused(f"run {offer.run_id} is not a run of sandbox {sender.sandbox_id}")
     if sender.origin != facts.origin:
         return SenderRefused(f"run {offer.run_id} is sent in another way ({facts.origin})")
+    return _hole(facts, offer) if offer.events and sender.origin == "worker" else None
+
+
+def _hole(facts: RunFacts, offer: Offer) -> SenderRefused | None:
+    """Whether something would be missing for ever.
+
+    A log loses old trace, and never what is newest: only its owner knows whether what lies between is gone for good,
+    and says so by naming the end of the copy. Of a run that is new here, anything may be gone.
+    """
+    first, last = offer.events[0].seq, facts.last_seq
+    knows = offer.sender.after is not None and offer.sender.after <= last
+    if offer.events[-1].seq - max(last, first) > MOST_SKIPPED or (last and first - last > MOST_SKIPPED):
+        return SenderRefused(f"run {offer.run_id} skips more numbers than a log can lose", last_seq=last)
+    if last and first > last + 1 and not knows:
+        return SenderRefused(
+            f"the copy of run {offer.run_id} ends at {last}: send what comes after that", last_seq=last
+        )
     return None
 
 
@@ -128,8 +153,7 @@ def judge(known: Mapping[str, RunFacts], offers: Iterable[Offer]) -> Judged:
 
 def accept(facts: RunFacts, offer: Offer, rows: list[EventRow]) -> Receipt:
     """Add the new ones to the rows, and to the facts."""
-    facts.heard_at = max(facts.heard_at, offer.now)
-    facts.tenure = offer.sender.tenure
+    facts.heard_at = offer.now
     before = len(rows)
     for event in offer.events:
         seq = event.seq if offer.numbered else facts.last_seq + 1

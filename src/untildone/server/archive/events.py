@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, delete, func, literal_column, or_, select, update
@@ -12,12 +13,14 @@ from untildone.server.archive.accepting import Offer
 from untildone.server.archive.database import Database
 from untildone.server.archive.fitting import text_of, whole_of
 from untildone.server.archive.group_commit import GroupCommit
-from untildone.server.archive.port import EventFilter, Sender, StoredEvent, published_run
+from untildone.server.archive.port import EventFilter, EventPage, Sender, StoredEvent, published_run
 from untildone.server.archive.tables import DIFF_TYPES, IS_CONTROL, IS_DIFF, IS_START, events, runs
 
 MOST_SCANNED = 50_000
 """Events looked at for a text, at most, from where the reading begins."""
 MOST_READ = 5_000
+MOST_PAGE = 8 << 20
+"""Bytes of payload after which a page ends, whatever its limit."""
 _LONGEST_TEXT = 200
 _STORED = (
     events.c.seq,
@@ -48,7 +51,7 @@ class EventCopies:
         offer = Offer(sender=sender, run_id=published_run(sandbox_id), events=trace, now=now, numbered=False)
         return await self._intake.keep(offer)
 
-    async def read(self, run_id: str, wanted: EventFilter) -> list[StoredEvent]:
+    async def read(self, run_id: str, wanted: EventFilter) -> EventPage:
         """Those that are wanted, in ascending order."""
         run_id = text_of(run_id)
         backwards = wanted.after is None and wanted.before is not None
@@ -57,30 +60,39 @@ class EventCopies:
             if wanted.iteration is not None:
                 spans = await _spans(connection, run_id, wanted.iteration)
                 if not spans:
-                    return []
-            found = await connection.execute(self._query(run_id, wanted, spans, backwards=backwards))
-            stored = [_event(row) for row in found]
+                    return EventPage()
+            narrowed = _narrowed(wanted, _conditions(wanted, spans), run_id)
+            order = events.c.seq.desc() if backwards else events.c.seq
+            limit = max(1, min(wanted.limit, MOST_READ))
+            if wanted.text:
+                seqs = (await connection.execute(self._search(narrowed, wanted.text, order, limit))).scalars().all()
+                narrowed = _Narrowed(select().where(events.c.run_id == run_id, events.c.seq.in_(seqs)))
+            cut = self._cut(narrowed, order, limit, backwards=backwards)
+            query = narrowed.of(*_STORED).where(events.c.seq >= cut if backwards else events.c.seq <= cut)
+            stored = [_event(row) for row in await connection.execute(query.order_by(order).limit(limit))]
         if backwards:
             stored.reverse()
-        return stored
+        return EventPage(stored, more=len(stored) == limit or sum(map(_size, stored)) >= MOST_PAGE)
 
-    def _query(
-        self, run_id: str, wanted: EventFilter, spans: list[tuple[int, int | None]] | None, *, backwards: bool
-    ) -> Select[Any]:
-        query = select(*_STORED).where(events.c.run_id == run_id, *_conditions(wanted, spans))
-        query = query.order_by(events.c.seq.desc() if backwards else events.c.seq)
-        limit = max(1, min(wanted.limit, MOST_READ))
-        if wanted.kind == "control":
-            query = query.with_hint(events, "INDEXED BY events_control", "sqlite")
-        elif wanted.types and DIFF_TYPES.issuperset(wanted.types):
-            query = query.with_hint(events, "INDEXED BY events_diffs", "sqlite")
-        if not wanted.text:
-            return query.limit(limit)
-        looked_at = query.limit(MOST_SCANNED).subquery()
+    def _search(self, narrowed: "_Narrowed", text: str, order: Any, limit: int) -> Select[Any]:
+        """The numbers of those with this text, of as many as may be looked at."""
+        looked_at = narrowed.of(events.c.seq, events.c.data).order_by(order).limit(MOST_SCANNED).subquery()
         # The payload is JSON: what is looked for is written there as JSON writes it.
-        written = json.dumps(wanted.text[:_LONGEST_TEXT], ensure_ascii=False)[1:-1]
-        found = select(looked_at).where(self._database.has(looked_at.c.data, written))
-        return found.order_by(looked_at.c.seq.desc() if backwards else looked_at.c.seq).limit(limit)
+        written = json.dumps(text[:_LONGEST_TEXT], ensure_ascii=False)[1:-1]
+        found = select(looked_at.c.seq).where(self._database.has(looked_at.c.data, written))
+        return found.order_by(looked_at.c.seq.desc() if order is not events.c.seq else looked_at.c.seq).limit(limit)
+
+    def _cut(self, narrowed: "_Narrowed", order: Any, limit: int, *, backwards: bool) -> ColumnElement[int]:
+        """The number at which a page is full of bytes: payloads beyond it are never read."""
+        # PostgreSQL knows the bytes of a text without reading it; SQLite reads it, one at a time, and stops.
+        size = func.octet_length if self._database.kind == "postgresql" else func.length
+        sized = narrowed.of(events.c.seq, size(events.c.data).label("size")).order_by(order).limit(limit).subquery()
+        by_seq = sized.c.seq.desc() if backwards else sized.c.seq
+        total = func.sum(sized.c.size).over(order_by=by_seq, rows=(None, 0)).label("total")
+        running = select(sized.c.seq, total).subquery()
+        by_seq = running.c.seq.desc() if backwards else running.c.seq
+        full = select(running.c.seq).where(running.c.total >= MOST_PAGE).order_by(by_seq).limit(1)
+        return func.coalesce(full.scalar_subquery(), literal_column("0" if backwards else str(2**62)))
 
     async def event(self, run_id: str, seq: int) -> StoredEvent | None:
         """The one with this number."""
@@ -135,6 +147,29 @@ class EventCopies:
         query = select(runs.c.run_id).where(or_(runs.c.trace_chars > keep_bytes, aged)).limit(limit)
         async with self._database.reading() as connection:
             return list((await connection.execute(query)).scalars())
+
+
+@dataclass(frozen=True, slots=True)
+class _Narrowed:
+    """Which events are looked at, whatever is wanted of them."""
+
+    select: Select[Any]
+
+    def of(self, *columns: Any) -> Select[Any]:
+        return self.select.add_columns(*columns)
+
+
+def _narrowed(wanted: EventFilter, conditions: list[Any], run_id: str) -> _Narrowed:
+    query = select().where(events.c.run_id == run_id, *conditions)
+    if wanted.kind == "control":
+        query = query.with_hint(events, "INDEXED BY events_control", "sqlite")
+    elif wanted.types and DIFF_TYPES.issuperset(wanted.types):
+        query = query.with_hint(events, "INDEXED BY events_diffs", "sqlite")
+    return _Narrowed(query)
+
+
+def _size(event: StoredEvent) -> int:
+    return len(event.data) if event.data.isascii() else len(event.data.encode())
 
 
 def _as_trace(event: StoredEvent) -> StoredEvent:

@@ -1,12 +1,15 @@
 """Many requests, one transaction: whatever waits when the database is free is committed together."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
 from untildone.core.wire import Receipt
 from untildone.errors import SenderRefused, ServeError
 from untildone.server.archive.accepting import Offer
+
+_log = logging.getLogger(__name__)
 
 Answer = Receipt | SenderRefused
 Flush = Callable[[list[Offer]], Awaitable[list[Answer]]]
@@ -75,7 +78,8 @@ class GroupCommit:
             raise
         except Exception as unfit:  # noqa: BLE001 - whatever a database dislikes in one request must not fail the others
             if len(offers) == 1:
-                return [SenderRefused(f"these events cannot be stored: {type(unfit).__name__}")]
+                _log.warning("events of run %s cannot be stored: %r", offers[0].run_id, unfit)
+                return [SenderRefused("these events cannot be stored: the database refuses them")]
             return [(await self._answers([offer]))[0] for offer in offers]
 
     def _fail(self, group: list[tuple[Offer, asyncio.Future[Receipt]]], trouble: ServeError) -> None:

@@ -29,11 +29,12 @@ class OrderBook:
         async with self._database.writing() as connection:
             # First the run, then the number: were two written at once, a higher number could be seen before a lower
             # one, and whoever fetches by number would never see that.
-            await connection.execute(select(runs.c.run_id).where(runs.c.run_id == run_id).with_for_update())
-            given = await connection.execute(insert(orders).values(written).returning(orders.c.number))
+            run = select(runs.c.last_seq).where(runs.c.run_id == run_id).with_for_update()
+            seen: int = (await connection.execute(run)).scalar() or 0
+            given = await connection.execute(insert(orders).values(**written, seen=seen).returning(orders.c.number))
             number: int = given.scalar_one()
             await connection.execute(update(runs).where(runs.c.run_id == run_id).values(newest_order=number))
-        return Order(number=number, kind=kind, by=by, at=now, data=msgspec.json.decode(encoded, type=_DATA))
+        return Order(number=number, kind=kind, by=by, at=now, seen=seen, data=msgspec.json.decode(encoded, type=_DATA))
 
     async def after(self, run_id: str, number: int, *, now: float, limit: int = 100) -> list[Order]:
         """Orders with higher numbers, in order, with their ages."""
@@ -95,5 +96,6 @@ def _order(row: Any, now: float) -> Order:
         by=row.given_by,
         at=row.at,
         age=max(0.0, now - row.at),
+        seen=row.seen,
         data=msgspec.json.decode(row.data, type=_DATA),
     )

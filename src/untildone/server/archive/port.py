@@ -4,7 +4,7 @@ One class behind each of these protocols, for SQLite and for PostgreSQL. Numbers
 machine of the run wrote them: a copy is never renumbered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -17,6 +17,15 @@ from untildone.core.wire import Order, OrderKind, Receipt
 Origin = Literal["worker", "local", "published"]
 """Who sends a run: a worker with our uplink, this very machine, or a program that speaks the published endpoints."""
 Scope = Literal["viewer", "operator", "worker"]
+
+HEARD_WITHIN = 90.0
+"""Seconds after which a run that is silent counts as left alone: three signs of life that did not come."""
+HEARD_HERE_WITHIN = 15.0
+"""The same for the runs of the server's own machine: no network is in between."""
+AT_WORK = frozenset({"running", "waiting", "paused"})
+"""What a run is only as long as somebody drives it."""
+INTERRUPTED = "interrupted"
+"""What a run is that is at work by its log, and silent."""
 
 
 class StoredEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -39,6 +48,17 @@ class Sender:
     sandbox_id: str
     origin: Origin = "worker"
     tenure: int = 0
+    after: int | None = None
+    """The newest number that is here, as far as the sender knows: what it skips after that, its log has no more."""
+
+
+class EventPage(list[StoredEvent]):
+    """Events in order, as many as fit."""
+
+    def __init__(self, events: Iterable[StoredEvent] = (), *, more: bool = False) -> None:
+        super().__init__(events)
+        self.more = more
+        """It ends at its limit, of events or of bytes: there may be more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +119,12 @@ class RunFilter:
     text: str = ""
     """Part of a name, a goal, a folder or an id, in whatever case."""
     statuses: tuple[str, ...] = ()
+    now: float | None = None
+    """The moment the statuses are those of: what is at work by its log and silent is interrupted then.
+
+    None: as the logs have it, whoever drives them.
+    """
+    heard_since: float | None = None
     sandbox_id: str | None = None
     run_ids: tuple[str, ...] = ()
     """These only, if any are named."""
@@ -128,7 +154,8 @@ class Events(Protocol):
     async def receive(self, sender: Sender, run_id: str, events: Sequence[StoredEvent], *, now: float) -> Receipt:
         """Keep what is new, durably, before returning. Numbers that are there already are left as they are.
 
-        SenderRefused when the run is another sandbox's or of another origin, or a later tenure wrote to it.
+        SenderRefused when the run is another sandbox's or of another origin, or its tenure is another one, or when
+        the events do not go on where the copy ends.
         """
         ...
 
@@ -136,8 +163,8 @@ class Events(Protocol):
         """Keep events that came without a number, as trace of the run `published_run(sandbox_id)`, numbered here."""
         ...
 
-    async def read(self, run_id: str, wanted: EventFilter) -> list[StoredEvent]:
-        """In ascending order."""
+    async def read(self, run_id: str, wanted: EventFilter) -> EventPage:
+        """In ascending order; what they hold is bounded, too."""
         ...
 
     async def event(self, run_id: str, seq: int) -> StoredEvent | None: ...
@@ -160,8 +187,8 @@ class Runs(Protocol):
         """Without their folded states (`projection.state` is empty)."""
         ...
 
-    async def counts(self) -> dict[str, int]:
-        """Runs by status."""
+    async def counts(self, *, now: float) -> dict[str, int]:
+        """Runs by status, as it is at that moment."""
         ...
 
     async def spent_since(self, moment: float) -> float:
@@ -238,7 +265,14 @@ class StoredParcel:
 class Parcels(Protocol):
     """Transcripts, notes and trees. The newest of a name replaces the one before."""
 
-    async def put(self, run_id: str, name: str, content: bytes, *, seq: int, now: float) -> StoredParcel: ...
+    async def put(
+        self, run_id: str, name: str, content: bytes, *, seq: int, now: float, tenure: int = 0
+    ) -> StoredParcel:
+        """Keep a parcel, unless a later one of that name is there; returns the one that is there then.
+
+        SenderRefused when the run has another tenure, or parcels enough.
+        """
+        ...
 
     async def get(self, run_id: str, name: str) -> StoredParcel | None: ...
 
@@ -335,6 +369,8 @@ class Archive(Protocol):
 MISSED = "*"
 """A topic: anything may be new."""
 PUBLISHED = "published-"
+LOCAL = "local"
+"""The sandbox under which the runs of the server's own machine are shown."""
 
 
 def published_run(sandbox_id: str) -> str:

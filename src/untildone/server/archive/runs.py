@@ -7,12 +7,21 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import msgspec
-from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, func, not_, or_, select, update
 
 from untildone.core.history import IterationRow
 from untildone.server.archive.database import Database
 from untildone.server.archive.fitting import number_of, text_of, whole_of
-from untildone.server.archive.port import Origin, Projection, RunEntry, RunFilter
+from untildone.server.archive.port import (
+    AT_WORK,
+    HEARD_HERE_WITHIN,
+    HEARD_WITHIN,
+    INTERRUPTED,
+    Origin,
+    Projection,
+    RunEntry,
+    RunFilter,
+)
 from untildone.server.archive.tables import IS_BEHIND, continuous_iterations, run_states, runs
 
 MOST_LISTED = 1_000
@@ -49,11 +58,16 @@ class RunList:
         async with self._database.reading() as connection:
             return [_entry(row) for row in await connection.execute(query)]
 
-    async def counts(self) -> dict[str, int]:
-        """Runs by status."""
-        query = select(runs.c.status, func.count()).group_by(runs.c.status)
+    async def counts(self, *, now: float) -> dict[str, int]:
+        """Runs by status, as it is at that moment."""
+        silent = case((_is_heard(now), 0), else_=1).label("silent")
+        query = select(runs.c.status, silent, func.count()).group_by(runs.c.status, silent)
+        counted: dict[str, int] = {}
         async with self._database.reading() as connection:
-            return {row[0]: row[1] for row in await connection.execute(query)}
+            for status, is_silent, count in await connection.execute(query):
+                seen = INTERRUPTED if is_silent and status in AT_WORK else status
+                counted[seen] = counted.get(seen, 0) + count
+        return counted
 
     async def spent_since(self, moment: float) -> float:
         """Dollars that iterations begun since then have cost, of all runs, estimates included."""
@@ -139,12 +153,14 @@ def _conditions(database: Database, wanted: RunFilter) -> list[ColumnElement[boo
     if wanted.text:
         places = (runs.c.name, runs.c.goal, runs.c.folder, runs.c.run_id, runs.c.sandbox_id)
         conditions.append(or_(*(database.has(place, wanted.text[:200]) for place in places)))
-    if wanted.statuses:
+    if wanted.statuses and wanted.now is None:
         conditions.append(runs.c.status.in_([text_of(status) for status in wanted.statuses]))
+    elif wanted.statuses and wanted.now is not None:
+        conditions.append(_is_seen(wanted.statuses, wanted.now))
+    if wanted.heard_since is not None:
+        conditions.append(runs.c.heard_at >= wanted.heard_since)
     if wanted.sandbox_id is not None:
         conditions.append(runs.c.sandbox_id == text_of(wanted.sandbox_id))
-    if wanted.run_ids:
-        conditions.append(runs.c.run_id.in_([text_of(run_id) for run_id in wanted.run_ids]))
     if wanted.run_ids:
         conditions.append(runs.c.run_id.in_([text_of(run_id) for run_id in wanted.run_ids[:MOST_LISTED]]))
     if wanted.before is not None:
@@ -152,6 +168,24 @@ def _conditions(database: Database, wanted: RunFilter) -> list[ColumnElement[boo
         same = and_(runs.c.heard_at == heard_at, runs.c.run_id < text_of(run_id))
         conditions.append(or_(runs.c.heard_at < heard_at, same))
     return conditions
+
+
+def _is_seen(statuses: Sequence[str], now: float) -> ColumnElement[bool]:
+    """Whether a run has one of these statuses at that moment."""
+    at_work = [status for status in statuses if status in AT_WORK]
+    ended = [text_of(status) for status in statuses if status not in AT_WORK]
+    either: list[ColumnElement[bool]] = [runs.c.status.in_(ended)] if ended else []
+    if at_work:
+        either.append(and_(runs.c.status.in_(at_work), _is_heard(now)))
+    if INTERRUPTED in ended:
+        either.append(and_(runs.c.status.in_(sorted(AT_WORK)), not_(_is_heard(now))))
+    return or_(*either)
+
+
+def _is_heard(now: float) -> ColumnElement[bool]:
+    """Whether somebody was heard lately. The first bound holds for all: an index gives what is newer than that."""
+    recent = or_(runs.c.origin != "local", runs.c.heard_at >= now - HEARD_HERE_WITHIN)
+    return and_(runs.c.heard_at >= now - HEARD_WITHIN, runs.c.heard_at <= now + HEARD_WITHIN, recent)
 
 
 def _entry(row: Any) -> RunEntry:

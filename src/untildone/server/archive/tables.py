@@ -147,6 +147,7 @@ orders = Table(
     Column("kind", Text, nullable=False),
     Column("given_by", Text, nullable=False),
     Column("at", Double, nullable=False),
+    Column("seen", BigInteger, nullable=False, server_default="0"),
     Column("data", Text, nullable=False),
     sqlite_autoincrement=True,  # a number is never given twice
 )
@@ -170,6 +171,7 @@ parcels = Table(
     metadata,
     Column("run_id", Text, nullable=False),
     Column("name", Text, nullable=False),
+    Column("tenure", BigInteger, nullable=False, server_default="0"),
     Column("seq", BigInteger, nullable=False),
     Column("at", Double, nullable=False),
     Column("size", BigInteger, nullable=False),

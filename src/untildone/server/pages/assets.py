@@ -12,7 +12,7 @@ router = APIRouter(include_in_schema=False)
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 _NAMES = (
-    "app.css", "app.js", "live.js", "plots.js", "theme.js", "icon.svg",
+    "app.css", "app.js", "live.js", "login.js", "plots.js", "theme.js", "icon.svg",
     "vendor/htmx.min.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css",
 )  # fmt: skip
 _KEPT = "public, max-age=31536000, immutable"

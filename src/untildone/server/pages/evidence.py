@@ -32,7 +32,7 @@ class Fact:
 
 def facts_of(state: LoopState, last: ev.IterationValidation | None) -> list[Fact]:
     """What is known, in the order a doubter would ask."""
-    facts = [_claim(state), _checks(state, last), _room(state), _commit(state), _guard(state)]
+    facts = [_claim(state), _checks(state, last), _room(state, last), _commit(state), _guard(state)]
     facts += [_waived(state), _fail_to_pass(state), _review(state), _landing(state), *_in_the_way(state)]
     return [Fact(fact.label, one_line(fact.text, _WIDTH), fact.state) for fact in facts if fact is not None]
 
@@ -57,13 +57,13 @@ def _checks(state: LoopState, last: ev.IterationValidation | None) -> Fact:
     return Fact("Checks", said + flaky, "good" if passed == len(last.checks) else "bad")
 
 
-def _room(state: LoopState) -> Fact | None:
+def _room(state: LoopState, last: ev.IterationValidation | None) -> Fact | None:
     if not state.spec.contract.checks:
         return None
     return (
         Fact("Checked in", IN_TREE, "open")
         if state.spec.contract.room == "tree"
-        else Fact("Checked in", IN_ROOM, "good")
+        else Fact("Checked in", IN_ROOM, "good" if last is not None and last.checks else "open")
     )
 
 

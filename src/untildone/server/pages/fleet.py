@@ -10,7 +10,6 @@ from fastapi.responses import Response
 from untildone.server.access import Principal, viewer
 from untildone.server.archive.port import RunEntry, RunFilter
 from untildone.server.context import Context, context_of
-from untildone.server.folding import AT_WORK
 from untildone.server.pages.rendering import answer
 from untildone.server.pages.shaping import Totals, fleet_row, totals
 from untildone.server.pages.visiting import visitor_of
@@ -20,12 +19,12 @@ router = APIRouter(include_in_schema=False, dependencies=[Depends(viewer)])
 
 PAGE = 50
 _MOST_ROWS = 60
-_MOST_LIVELY = 200
 _CHOICES = (
     ("", "All"),
     ("running", "Running"),
     ("waiting", "Waiting"),
     ("paused", "Paused"),
+    ("interrupted", "Interrupted"),
     ("suspended", "Suspended"),
     ("completed", "Completed"),
 )
@@ -38,9 +37,10 @@ async def fleet(
     """The list of runs, the one heard of last first."""
     context = context_of(request)
     status = status if status in dict(_CHOICES) else ""
-    wanted = RunFilter(text=text, statuses=(status,) if status else (), before=_cursor(before), limit=PAGE + 1)
-    entries = await context.archive.runs.entries(wanted)
     now = context.clock.now()
+    statuses = (status,) if status else ()
+    wanted = RunFilter(text=text, statuses=statuses, now=now, before=_cursor(before), limit=PAGE + 1)
+    entries = await context.archive.runs.entries(wanted)
 
     def filter_query(**changes: str) -> str:
         return urlencode({k: v for k, v in ({"text": text, "status": status} | changes).items() if v})
@@ -48,7 +48,7 @@ async def fleet(
     return answer(
         "fleet.html",
         {
-            "visitor": visitor_of(request, who),
+            "visitor": visitor_of(who),
             "totals": await _totals(context),
             "rows": [fleet_row(entry, now) for entry in entries[:PAGE]],
             "choices": _CHOICES,
@@ -58,27 +58,36 @@ async def fleet(
             "is_first": wanted.before is None,
             "older": _cursor_of(entries[PAGE - 1]) if len(entries) > PAGE else "",
             "base_url": str(request.base_url).rstrip("/"),
+            "here": context.settings.local,
+            "needs_token": context.settings.is_closed,
         },
     )
 
 
 @router.get("/parts/rows")
-async def rows(request: Request, run: Annotated[list[str] | None, Query()] = None) -> Response:
-    """Rows of runs that changed, and the totals."""
+async def rows(
+    request: Request,
+    run: Annotated[list[Annotated[str, Query(max_length=120)]] | None, Query()] = None,
+    text: Text = "",
+    status: str = "",
+) -> Response:
+    """Rows of runs that changed, as far as the list that is looked at has them, and the totals."""
     context = context_of(request)
     now = context.clock.now()
-    wanted = RunFilter(run_ids=tuple(name for name in (run or [])[:_MOST_ROWS] if name), limit=_MOST_ROWS)
-    entries = await context.archive.runs.entries(wanted) if wanted.run_ids else []
-    values = {"totals": await _totals(context), "rows": [fleet_row(entry, now) for entry in entries]}
-    return answer("parts/fleet_rows.html", values)
+    asked = tuple(name for name in (run or [])[:_MOST_ROWS] if name)
+    statuses = (status,) if status in dict(_CHOICES) and status else ()
+    wanted = RunFilter(run_ids=asked, text=text, statuses=statuses, now=now, limit=_MOST_ROWS)
+    entries = await context.archive.runs.entries(wanted) if asked else []
+    gone = sorted({*asked} - {entry.run_id for entry in entries})
+    shown = [fleet_row(entry, now) for entry in entries]
+    return answer("parts/fleet_rows.html", {"totals": await _totals(context), "rows": shown, "gone": gone})
 
 
 async def _totals(context: Context) -> Totals:
     runs = context.archive.runs
     now = context.clock.now()
     midnight = datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    lively = await runs.entries(RunFilter(statuses=tuple(sorted(AT_WORK)), limit=_MOST_LIVELY))
-    return totals(lively, await runs.counts(), await runs.spent_since(midnight), now)
+    return totals(await runs.counts(now=now), await runs.spent_since(midnight))
 
 
 def _cursor_of(entry: RunEntry) -> str:

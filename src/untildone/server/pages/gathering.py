@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from untildone.core import events as ev
+from untildone.core.faults import PAUSED, STEERED, STOPPED
 from untildone.core.history import IterationRow
 from untildone.core.printable import one_line
 from untildone.core.secrets import redact
 from untildone.core.state import LoopState
 from untildone.core.wire import Order
-from untildone.server.archive.port import EventFilter, RunEntry, StoredEvent
+from untildone.server.archive.port import EventFilter, EventPage, RunEntry, StoredEvent
 from untildone.server.context import Context
 from untildone.server.folding import state_of
 from untildone.server.pages.activity import Line, lines_of, record_of
@@ -25,6 +26,7 @@ _MESSAGES = 20
 _TROUBLES = 8
 _QUESTIONS = 10
 _NOTES = 64 * 1024
+_ASKED_FOR = frozenset({STOPPED.name, PAUSED.name, STEERED.name})
 _LOOKS = ("iteration.validation",)
 _TROUBLE = (
     "iteration.failed", "continuous.hook_failed", "continuous.tampered", "continuous.steering_refused",
@@ -67,7 +69,7 @@ async def gather(context: Context, entry: RunEntry, *, with_lines: bool = True) 
     """Read what a run's page shows."""
     run_id, runs, state = entry.run_id, context.archive.runs, state_of(entry)
     rows = await runs.iterations(run_id, limit=STEPS)
-    recent = await newest(context, run_id, limit=_EVENTS) if with_lines else []
+    recent = await newest(context, run_id, limit=_EVENTS) if with_lines else EventPage()
     looks = await newest(context, run_id, *_LOOKS, limit=1)
     trouble = await newest(context, run_id, *_TROUBLE, limit=_TROUBLES)
     messages = await newest(context, run_id, ev.MessageReceived.TYPE, limit=_MESSAGES)
@@ -80,19 +82,25 @@ async def gather(context: Context, entry: RunEntry, *, with_lines: bool = True) 
         rows=tuple(rows),
         lines=tuple(lines[-LINES:]),
         after=recent[-1].seq if recent else 0,
-        has_earlier=len(recent) == _EVENTS or len(lines) > LINES,
+        has_earlier=recent.more or len(lines) > LINES,
         last_look=_look(looks),
-        trouble=tuple(reversed(lines_of(trouble))),
+        trouble=tuple(reversed(lines_of(filter(_is_trouble, trouble)))),
         messages=tuple(_said(messages, waiting, state)),
         questions=_questions(questions, state),
         notes=await _notes(context, run_id),
     )
 
 
-async def newest(context: Context, run_id: str, *types: str, limit: int) -> list[StoredEvent]:
+async def newest(context: Context, run_id: str, *types: str, limit: int) -> EventPage:
     """The newest events of these control types, or of all."""
     wanted = EventFilter(before=2**53, types=types, kind="control" if types else None, limit=limit)
     return await context.archive.events.read(run_id, wanted)
+
+
+def _is_trouble(stored: StoredEvent) -> bool:
+    """What ended because somebody asked for it is none."""
+    event = record_of(stored).event
+    return not (isinstance(event, ev.IterationFailed) and event.error_type in _ASKED_FOR)
 
 
 def _look(looks: Sequence[StoredEvent]) -> ev.IterationValidation | None:

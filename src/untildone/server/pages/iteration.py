@@ -15,8 +15,9 @@ from untildone.core.history import IterationRow
 from untildone.core.lines_delivery import validation_line
 from untildone.core.printable import one_line
 from untildone.server.access import Principal, viewer
-from untildone.server.archive.port import EventFilter, StoredEvent
+from untildone.server.archive.port import EventFilter, EventPage, StoredEvent
 from untildone.server.context import Context, context_of
+from untildone.server.folding import seen
 from untildone.server.pages.activity import lines_of, record_of
 from untildone.server.pages.evidence import checks_of
 from untildone.server.pages.rendering import answer
@@ -42,7 +43,7 @@ async def iteration_page(
     who: Annotated[Principal, Depends(viewer)],
 ) -> Response:
     """The page of an iteration."""
-    context, visitor = context_of(request), visitor_of(request, who)
+    context, visitor = context_of(request), visitor_of(who)
     entry = await context.archive.runs.entry(run_id)
     if entry is None:
         return missing(visitor, run_id)
@@ -50,31 +51,32 @@ async def iteration_page(
     if not rows or rows[-1].number != number:
         said = f"Iteration {number} of {run_id} has not begun."
         return answer("problem.html", {"visitor": visitor, "title": "No such iteration", "said": said}, status=404)
-    values = await _gather(context, run_id, rows[-1])
+    values = await _gather(context, run_id, rows[-1], alive=seen(entry, context.clock.now()).alive)
     values["run"] |= {"name": one_line(entry.projection.name, 100) or run_id}
     return answer("iteration.html", values | {"visitor": visitor, "has_next": entry.projection.attempts > number})
 
 
-async def _gather(context: Context, run_id: str, row: IterationRow) -> dict[str, Any]:
+async def _gather(context: Context, run_id: str, row: IterationRow, *, alive: bool) -> dict[str, Any]:
     events = context.archive.events
     marks = await events.read(
         run_id, EventFilter(before=2**53, iteration=row.number, types=_TOLD, limit=_MARKS)
     )  # fmt: skip
     recent = await events.read(run_id, EventFilter(before=2**53, iteration=row.number, limit=_LINES))
-    return await asyncio.to_thread(iteration_shape, run_id, row, marks, recent)
+    return await asyncio.to_thread(iteration_shape, run_id, row, marks, recent, alive=alive)
 
 
 def iteration_shape(
-    run_id: str, row: IterationRow, marks: list[StoredEvent], recent: list[StoredEvent]
+    run_id: str, row: IterationRow, marks: list[StoredEvent], recent: EventPage, *, alive: bool
 ) -> dict[str, Any]:
     """All values of an iteration's page."""
     told = [record_of(stored).event for stored in marks]
     ends = [event for event in told if isinstance(event, ev.IterationCompleted)]
     run = {"run_id": run_id, "only_iteration": row.number, "lines": lines_of(recent)}
     return {
-        "run": run | {"has_earlier": len(recent) == _LINES},
+        "run": run | {"has_earlier": recent.more},
         "number": row.number,
-        "step": step_of(row),
+        "step": step_of(row, alive=alive),
+        "under_way": row.outcome == "running" and alive,
         "prompts": _prompts(told),
         "claims": _claims(ends),
         "output": visible(ends[-1].output_preview) if ends else "",

@@ -30,7 +30,7 @@ Looker = Annotated[Principal, Depends(viewer)]
 @router.get("/runs/{run_id}")
 async def run_page(request: Request, run_id: RunId, who: Looker) -> Response:
     """The page of a run."""
-    context, visitor = context_of(request), visitor_of(request, who)
+    context, visitor = context_of(request), visitor_of(who)
     entry = await context.archive.runs.entry(run_id)
     if entry is None:
         return missing(visitor, run_id)
@@ -56,7 +56,7 @@ async def earlier(
     values = {
         "run": {"run_id": run_id, "only_iteration": iteration},
         "lines": lines,
-        "earliest": events[0].seq if len(events) == LINES else None,
+        "earliest": events[0].seq if events.more else None,
     }
     return answer("parts/earlier_lines.html", values)
 
@@ -67,7 +67,8 @@ async def older(
 ) -> Response:  # fmt: skip
     """Iterations before those that are shown."""
     rows = await context_of(request).archive.runs.iterations(run_id, before=before, limit=STEPS)
-    return answer("parts/older_steps.html", {"run": {"run_id": run_id, **steps_shape(rows)}})
+    # Only the newest one can be under way.
+    return answer("parts/older_steps.html", {"run": {"run_id": run_id, **steps_shape(rows, alive=False)}})
 
 
 @router.get("/runs/{run_id}/parts/series")
@@ -95,7 +96,7 @@ async def _series(context: Context, entry: RunEntry) -> dict[str, Any]:
 @router.get("/runs/{run_id}/parts/{name}")
 async def part(request: Request, run_id: RunId, name: str, who: Looker) -> Response:
     """A part of a run's page, or all that change."""
-    context, visitor = context_of(request), visitor_of(request, who)
+    context, visitor = context_of(request), visitor_of(who)
     entry = await context.archive.runs.entry(run_id) if name in _PARTS else None
     if entry is None:
         return Response(status_code=404)

@@ -23,7 +23,7 @@ from untildone.server.pages.texts import visible
 
 _GOAL = 20_000
 _NEARLY = 0.8
-_LIMITS = {
+LIMIT_LABELS = {
     "max_runs": "Runs",
     "max_iterations": "Attempts",
     "max_cost_usd": "Budget, in dollars",
@@ -32,6 +32,7 @@ _LIMITS = {
     "deadline": "Deadline (UTC), like 2026-01-31 07:30",
     "max_calls_per_hour": "Calls per hour",
 }
+"""What the form calls the limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,8 @@ def run_shape(gathered: Gathered, now: float) -> dict[str, Any]:
         "origin": entry.origin,
         "only_iteration": None,
         "name": one_line(entry.projection.name, 100) or entry.run_id,
-        "states": f"{now_at.status} breaker" if view.breaker_state == "open" else now_at.status,
+        "states": _states(entry, state, view, now_at.status),
+        "only_here": _only_here(entry, state),
         "badge": badge_of(entry, now_at.status),
         "headline": _published(entry) if is_published else headline(view, now_at),
         "goal": visible(state.spec.goal[:_GOAL]),
@@ -70,8 +72,7 @@ def run_shape(gathered: Gathered, now: float) -> dict[str, Any]:
         "facts": [] if is_published else facts_of(state, gathered.last_look),
         "checks": checks_of(gathered.last_look.checks) if gathered.last_look else [],
         "gauges": [_gauge(gauge) for gauge in view.gauges],
-        "figures": _figures(view),
-        "limits": limit_fields(state.policy),
+        "figures": [] if is_published else _figures(view),
         "waivable": "\n".join(dict.fromkeys(one_line(finding.path, 300) for finding in blocking(state))),
         "questions": gathered.questions,
         "messages": gathered.messages,
@@ -80,18 +81,36 @@ def run_shape(gathered: Gathered, now: float) -> dict[str, Any]:
         "meddling": view.meddling,
         "trouble": gathered.trouble,
         "notes": gathered.notes,
-        **steps_shape(gathered.rows),
+        **steps_shape(gathered.rows, alive=now_at.alive),
     }
+
+
+def _states(entry: RunEntry, state: LoopState, view: RunView, status: str) -> str:
+    """What the buttons go by: only what the run would take is offered."""
+    if entry.origin == "published":
+        return "published"
+    if state.spec.in_session:
+        return "session"
+    return f"{status} breaker" if view.breaker_state == "open" else status
+
+
+def _only_here(entry: RunEntry, state: LoopState) -> str:
+    """Where a run is steered that cannot be from here; nothing for all others."""
+    if not state.spec.in_session:
+        return ""
+    return (
+        f"This loop lives in a Claude Code session and is steered there; `untildone loop stop {entry.run_id}` ends it."
+    )
 
 
 def _published(entry: RunEntry) -> str:
     return f"{count(entry.last_seq, 'event')} of a program that knows of no runs: they are kept as they came."
 
 
-def steps_shape(rows: Sequence[IterationRow]) -> dict[str, Any]:
+def steps_shape(rows: Sequence[IterationRow], *, alive: bool) -> dict[str, Any]:
     """A page of the timeline, and where the next one begins."""
     older = rows[0].number if len(rows) == STEPS and rows[0].number > 1 else None
-    return {"steps": steps_of(rows), "older_steps": older}
+    return {"steps": steps_of(rows, alive=alive), "older_steps": older}
 
 
 def _meta(entry: RunEntry, state: LoopState) -> list[tuple[str, str]]:
@@ -136,15 +155,16 @@ def limit_fields(policy: Policy) -> list[LimitField]:
     return [
         LimitField(
             field=name,
-            label=_LIMITS[name],
-            value=_written(name, getattr(policy, name)),
+            label=LIMIT_LABELS[name],
+            value=written_limit(name, getattr(policy, name)),
             mode="text" if name in {"max_duration", "deadline"} else "decimal",
         )
         for name in LIMIT_FIELDS
     ]
 
 
-def _written(name: str, value: float | None) -> str:
+def written_limit(name: str, value: float | None) -> str:
+    """A limit as the form shows it."""
     if value is None:
         return ""
     if name == "max_duration":

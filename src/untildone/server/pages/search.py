@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from untildone.server.access import Principal, viewer
-from untildone.server.archive.port import EventFilter, RunFilter
+from untildone.server.archive.port import EventFilter, EventPage, RunFilter
 from untildone.server.context import Context, context_of
 from untildone.server.pages.activity import lines_of
 from untildone.server.pages.rendering import answer
@@ -42,7 +42,7 @@ async def search(  # noqa: PLR0917 -- FastAPI names them all
 ) -> Response:
     """What was found; without a run, runs."""
     context = context_of(request)
-    values = {"visitor": visitor_of(request, who), "searched": text, "kinds": _KINDS.items(), "kind": type}
+    values = {"visitor": visitor_of(who), "searched": text, "kinds": _KINDS.items(), "kind": type}
     found = await _events(context, run, text, type if type in _KINDS else "", before) if run else None
     if found is None:
         rows = await context.archive.runs.entries(RunFilter(text=text, limit=_RUNS)) if text else []
@@ -56,8 +56,8 @@ async def _events(context: Context, run: str, text: str, kind: str, before: int)
     if entry is None:
         return None
     wanted = EventFilter(before=before, text=text, types=(kind,) if kind else (), limit=PAGE)
-    events = await context.archive.events.read(run, wanted) if text or kind else []
-    older = {"run": run, "text": text, "type": kind, "before": events[0].seq} if len(events) == PAGE else None
+    events = await context.archive.events.read(run, wanted) if text or kind else EventPage()
+    older = {"run": run, "text": text, "type": kind, "before": events[0].seq} if events.more else None
     return {
         "run": {"run_id": run, "name": entry.projection.name or run, "only_iteration": None},
         "lines": lines_of(events),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from untildone.core.durations import format_duration
-from untildone.core.faults import FAULTS
+from untildone.core.faults import FAULTS, PAUSED, STEERED, STOPPED
 from untildone.core.figures import count, dollars, short_commit
 from untildone.core.history import IterationRow
 from untildone.core.printable import one_line
@@ -123,7 +123,13 @@ _OUTCOMES = {
     "ok": Badge("check", "ended", "quiet"),
     "running": Badge("run", "running", "live"),
     "abandoned": Badge("alert", "left behind", "bad"),
+    # What people asked for is no trouble.
+    STOPPED.name: Badge("stop", "stopped", "quiet"),
+    PAUSED.name: Badge("pause", "paused", "warm"),
+    STEERED.name: Badge("dot", "interrupted by a message", "quiet"),
 }
+_CUT_OFF = Badge("alert", "cut off", "bad")
+"""An iteration that runs by the log of a run that nobody drives."""
 _VERDICTS = {
     "passed": Badge("shield", "checks passed", "good"),
     "failed": Badge("cross", "checks failed", "bad"),
@@ -131,8 +137,8 @@ _VERDICTS = {
 }
 
 
-def step_of(row: IterationRow) -> Step:
-    """What the timeline says of an iteration."""
+def step_of(row: IterationRow, *, alive: bool) -> Step:
+    """What the timeline says of an iteration; `alive`: somebody drives its run."""
     spent = Spend(cost_usd=row.cost_usd, estimated_usd=row.estimated_usd, unknown_costs=row.unknown_costs)
     facts = [
         format_duration(row.seconds) if row.seconds else "",
@@ -144,7 +150,7 @@ def step_of(row: IterationRow) -> Step:
     ]
     return Step(
         number=row.number,
-        badge=_OUTCOMES.get(row.outcome, Badge("alert", row.outcome.replace("_", " ")[:40], "bad")),
+        badge=_outcome(row.outcome, alive=alive),
         verdict=_VERDICTS.get(row.verdict),
         claim=one_line(row.claim, 60),
         facts=tuple(one_line(fact, 120) for fact in facts if fact),
@@ -155,14 +161,20 @@ def step_of(row: IterationRow) -> Step:
     )
 
 
+def _outcome(outcome: str, *, alive: bool) -> Badge:
+    if outcome == "running" and not alive:
+        return _CUT_OFF
+    return _OUTCOMES.get(outcome, Badge("alert", outcome.replace("_", " ")[:40], "bad"))
+
+
 def _meaning(row: IterationRow) -> str:
     fault = FAULTS.get(row.outcome)
     return fault.meaning if fault else ""
 
 
-def steps_of(rows: Sequence[IterationRow]) -> list[Step]:
+def steps_of(rows: Sequence[IterationRow], *, alive: bool) -> list[Step]:
     """The newest first."""
-    return [step_of(row) for row in reversed(rows)]
+    return [step_of(row, alive=alive) for row in reversed(rows)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,12 +187,11 @@ class Totals:
     spent_today: str
 
 
-def totals(lively: Sequence[RunEntry], counts: Mapping[str, int], spent_today: float, now: float) -> Totals:
-    """`lively`: runs that are said to go on; whether they do is told from when they were heard."""
-    states = [seen(entry, now).status for entry in lively]
+def totals(counts: Mapping[str, int], spent_today: float) -> Totals:
+    """`counts`: runs by what they are at the moment."""
     return Totals(
-        running=states.count("running"),
-        waiting=states.count("waiting") + states.count("paused"),
-        stopped=counts.get("suspended", 0) + counts.get("completed", 0) + states.count("interrupted"),
+        running=counts.get("running", 0),
+        waiting=counts.get("waiting", 0) + counts.get("paused", 0),
+        stopped=sum(counts.get(status, 0) for status in ("suspended", "completed", "interrupted")),
         spent_today=dollars(spent_today),
     )

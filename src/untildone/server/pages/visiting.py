@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from fastapi import Request
-
-from untildone.server.access import Principal, csrf_token
+from untildone.server.access import Principal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,11 +10,10 @@ class Visitor:
     """Whoever looks."""
 
     operator: bool
+    """Whether to offer what steers: of a browser, the proof decides when it is pressed."""
     cookie: bool
-    csrf: str
-    """Sent along with every order; empty without a session."""
 
 
-def visitor_of(request: Request, principal: Principal) -> Visitor:
+def visitor_of(principal: Principal) -> Visitor:
     """What a page knows of whoever looks at it."""
-    return Visitor(operator=principal.scope == "operator", cookie=principal.via == "cookie", csrf=csrf_token(request))
+    return Visitor(operator=principal.scope == "operator" or principal.unproven, cookie=principal.via == "cookie")

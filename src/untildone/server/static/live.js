@@ -44,6 +44,12 @@
     for (const item of [...list.children]) {
       if (item.id === "older-steps" || item.id === "no-steps") continue;
       const old = document.getElementById(item.id), html = item.outerHTML;
+      if (item.hasAttribute("data-gone")) {
+        received.delete(item.id);
+        if (old === first) first = old.nextElementSibling;
+        old?.remove();
+        continue;
+      }
       if (received.get(item.id) === html && old) continue;
       received.set(item.id, html);
       const focused = old?.contains(document.activeElement);
@@ -55,7 +61,6 @@
       htmx.process(adopted);
     }
     if (there.children.length > 1) document.getElementById("no-steps")?.remove();
-    if (there.children.length) document.getElementById("nothing")?.remove();
   }
 
   // --- asking: at most one question at a time, and what comes meanwhile waits for the next ----------------------
@@ -126,7 +131,7 @@
       const ids = [...changed].slice(0, 50);
       for (const id of ids) changed.delete(id);
       if (changed.size) setTimeout(ask, SOONEST);
-      return `/parts/rows?${ids.map((id) => `run=${encodeURIComponent(id)}`).join("&")}`;
+      return `/parts/rows?${[page.dataset.filter, ...ids.map((id) => `run=${encodeURIComponent(id)}`)].join("&")}`;
     });
     const note = (id) => {
       if (list.dataset.new === "yes" || document.getElementById(`run-${id}`)) changed.add(id);
