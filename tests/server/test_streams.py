@@ -94,7 +94,7 @@ def test_nothing_is_lost_or_sent_twice_while_much_happens(server: Served) -> Non
 def test_a_hole_is_filled_from_the_archive_before_what_comes_after_it(server: Served) -> None:
     send(server, "hole", range(1, 3))
     stream = Stream(server, "/api/v1/runs/hole/stream?after=2")
-    send(server, "hole", range(10, 12))
+    send(server, "hole", range(10, 12), after=2)
     assert numbers(stream.events(2)) == [10, 11]
     stream.close()
 

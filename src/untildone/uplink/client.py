@@ -214,8 +214,8 @@ class HttpUplink:
         if self._token and self._token in said:
             said = ""
         what = f"{self.name} answered {status}" + (f": {said}" if said else "")
-        # A conflict that no other machine is the reason of: the server lost something, and is asked what it has.
-        if status >= _SERVER_TROUBLE or status in _PASSING or (status == _CONFLICT and speaks and not taken):
+        # A conflict that names the end of the copy: the server lost something, and is asked what it has.
+        if status >= _SERVER_TROUBLE or status in _PASSING or (status == _CONFLICT and b'"last_seq":' in content):
             raise UplinkDown(what)
         if status in {401, 403} and not said:
             what += ": the token is not valid for this sandbox"
