@@ -162,6 +162,7 @@ def test_a_newer_copy_replaces_an_older_one_and_never_another_conversation(tmp_p
         tar_with(named("main.jsonl"), named("agent-1.sh")),
         tar_with(*(named(f"agent-{n}.jsonl") for n in range(502))),
     ],
+    ids=lambda parcel: f"{len(parcel)} bytes",
 )
 def test_hostile_parcels_leave_nothing_behind(tmp_path: Path, parcel: bytes) -> None:
     with pytest.raises(AgentError):
