@@ -185,7 +185,7 @@ def test_what_is_not_the_goal_is_told_beside_it_and_nothing_twice() -> None:
     assert wanted.ids == {"task_id": "t", "ticket_id": "7"}
 
 
-@pytest.mark.parametrize("packed", [TRANSCRIPT, gzip.compress(TRANSCRIPT)])
+@pytest.mark.parametrize("packed", [TRANSCRIPT, gzip.compress(TRANSCRIPT, mtime=0)])
 def test_a_transcript_may_be_compressed(packed: bytes) -> None:
     wanted = told(RESUME_SESSION_ID="s", SESSION_TRANSCRIPT_B64=b64(packed), FORK_SESSION="true")
     assert (wanted.transcript, wanted.earlier) == (TRANSCRIPT, Earlier(session="s", fork=True))
@@ -207,7 +207,8 @@ WRONG = [
     ("ENABLE_SPEC_TOOLS", "?"), ("ENABLE_SKILLS", "?"), ("ENABLE_SUBAGENTS", "?"), ("GITHUB_TOKEN", "gh p"),
     ("GITHUB_REPO", "shop"), ("GITHUB_REPO", "a/b/c"), ("BRANCH_NAME", "a..b"), ("BRANCH_NAME", "-x"),
     ("RESUME_SESSION_ID", "../x"), ("FORK_SESSION", "2"), ("SESSION_TRANSCRIPT_B64", "***"),
-    ("SESSION_TRANSCRIPT_B64", b64(b"\x1f\x8bnope")), ("SESSION_TRANSCRIPT_B64", b64(gzip.compress(TRANSCRIPT)[:-9])),
+    ("SESSION_TRANSCRIPT_B64", b64(b"\x1f\x8bnope")),
+    ("SESSION_TRANSCRIPT_B64", b64(gzip.compress(TRANSCRIPT, mtime=0)[:-9])),
     ("SESSION_TRANSCRIPT_B64", b64(b"hello")), ("UNTILDONE_MAX_ITERATIONS", "x"), ("UNTILDONE_LAND", "moon"),
     ("UNTILDONE_LOOP_DELAY", "soon"), ("UNTILDONE_THEN", "next.md"), ("UNTILDONE_WORKTREE", ":"),
 ]  # fmt: skip
