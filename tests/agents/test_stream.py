@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from untildone.agents import stream
@@ -47,6 +47,7 @@ def test_every_line_of_every_capture_is_understood(capture: Path) -> None:
     assert [line.type for line in whole if isinstance(line, Line)] == [line["type"] for line in needed]
 
 
+@settings(deadline=None)
 @given(size=st.integers(1, 5000))
 def test_chunking_makes_no_difference(size: int) -> None:
     data = b"\n\n".join(path.read_bytes() for path in CAPTURES[:3]) + tool_result("x" * 40_000)

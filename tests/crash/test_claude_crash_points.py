@@ -78,6 +78,7 @@ def die_and_recover(folder: Path, point: str) -> None:
         stage.check(deaths=1)
 
 
+@pytest.mark.soak
 def test_death_where_it_hurts_most(tmp_path: Path) -> None:
     points = undisturbed(tmp_path / "undisturbed")
     for number, wanted in enumerate(QUICK):

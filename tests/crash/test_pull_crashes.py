@@ -120,7 +120,7 @@ def die_and_recover(folder: Path, point: str) -> None:
             raise
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.soak) for part in range(1, PARTS))])
 def test_death_around_a_step_of_each_kind(tmp_path: Path, part: int, points: list[str]) -> None:
     assert {kind_of(point) for point in points} == set(STEPS)
     for number, kind in enumerate(STEPS[part::PARTS]):

@@ -141,6 +141,7 @@ def test_what_the_agent_does_to_the_record_has_no_effect_and_is_written_down(
     assert (again.returncode, '"completed"' in again.stdout) == (0, True)
 
 
+@pytest.mark.soak
 def test_an_agent_that_asks_in_a_loop_does_not_flood_the_log(tmp_path: Path) -> None:
     ask = ASK.format(python=sys.executable, command="stop >/dev/null 2>&1")
     _, result, state, _ = drive(tmp_path, f"for n in $(seq 24); do {ask}; done")

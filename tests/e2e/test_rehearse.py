@@ -42,6 +42,7 @@ def test_the_story_is_lived_through_to_a_verified_end(tmp_path: Path) -> None:
     assert list(tmp_path.glob("untildone-rehearsal-*")) == [], "nothing is left behind"
 
 
+@pytest.mark.soak
 def test_its_result_as_json(tmp_path: Path) -> None:
     done = rehearse(tmp_path, "--json")
     result: dict[str, Any] = json.loads(done.stdout)

@@ -27,6 +27,7 @@ def starts(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event["event_data"] for event in events if event["event_type"] == "iteration.started"]
 
 
+@pytest.mark.soak
 def test_a_window_of_rate_limits_costs_little_more_than_itself(tmp_path: Path) -> None:
     refusal = Reply(status=429, message="Number of requests exceeded", headers=(("retry-after", "1"),))
     script = Scenario(name="window", replies=(Reply(text=working(tasks=1)),))

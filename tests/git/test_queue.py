@@ -366,7 +366,7 @@ def steps_of(repo: Project, tmp_path: Path, strategy: str, *, checked_out: bool)
     return list(range(1, int(counter.read_text()) + 1))
 
 
-@pytest.mark.parametrize("checked_out", [False, True])
+@pytest.mark.parametrize("checked_out", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_killed_around_the_moment_the_base_moves(repo: Project, tmp_path: Path, checked_out: bool) -> None:
     """The last steps: what is about to happen is written down, it happens, and it is looked at again."""
     steps = steps_of(repo, tmp_path, "squash", checked_out=checked_out)

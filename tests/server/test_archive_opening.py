@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
+from server.events_kit import BOX, told
 from server.postgres_kit import PostgresServer
 from untildone.errors import ServeError
 from untildone.server.archive.opening import DatabaseArchive, open_archive
@@ -140,6 +141,7 @@ async def test_free_pages_go_back_to_the_disk_when_they_are_worth_it(tmp_path: P
     path = tmp_path / "server.db"
     archive = await open_archive(f"sqlite:///{path}")
     assert await archive.compact(most_bytes=2**40) == 0
+    await archive.events.receive(BOX, "run", [told(1)], now=1.0)
     await archive.parcels.put("run", "tree", b"x" * (24 * 2**20), seq=1, now=1.0)
     await archive.parcels.put("run", "tree", b"", seq=2, now=1.0)
     before = _pages(path)

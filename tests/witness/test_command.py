@@ -23,10 +23,17 @@ def behind(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 async def until_dead(pid: int) -> None:
-    stat = Path(f"/proc/{pid}/stat")
     async with asyncio.timeout(10):
-        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        while _state_of(pid) not in {"", "Z"}:
             await asyncio.sleep(0.01)
+
+
+def _state_of(pid: int) -> str:
+    """Its letter; nothing when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 async def until_written(place: Path) -> str:
