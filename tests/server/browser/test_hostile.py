@@ -1,5 +1,8 @@
 """Whatever an agent writes is text: harmless, readable and bounded."""
 
+import urllib.error
+
+import pytest
 from playwright.sync_api import Page, expect
 
 from server.browser import plays
@@ -75,6 +78,8 @@ def test_hostile_lines_that_come_live_are_harmless_too(room: Room, stage: Stage)
 def test_a_line_as_long_as_any_may_be_is_shown_bit_by_bit(room: Room, stage: Stage) -> None:
     page = room.page()
     page.goto(told(stage, "huge"))
+    with pytest.raises(urllib.error.HTTPError, match="422"):
+        stage.tell("huge", [tr.AgentMessage(iteration_num=1, text="x" * 10_000_000)], sandbox="huge")
     stage.tell("huge", [tr.AgentMessage(iteration_num=1, text="x" * (MOST_PAYLOAD - 1000))], sandbox="huge")
     line = page.locator(".line.said")
     expect(line).to_be_visible(timeout=20_000)

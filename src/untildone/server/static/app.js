@@ -172,3 +172,10 @@ document.addEventListener("keydown", (event) => {
 tellTimes(document);
 showUsable();
 document.addEventListener("untildone:parts", () => { tellTimes(document); showUsable(); });
+
+// --- what works only with scripts ----------------------------------------------------------------------------
+
+// Pressed before htmx has taken it over, such a form would be sent by the browser itself, without the proof.
+htmx.onLoad(() => {
+  for (const button of document.querySelectorAll("[data-when-ready]")) button.disabled = false;
+});
