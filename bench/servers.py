@@ -28,12 +28,14 @@ def server(kind: str, database: str) -> Iterator[tuple[int, int]]:
 async def serve_ours(database: str) -> None:
     """As `untildone serve` does it."""
     from untildone.server.context import ServerSettings
+    from untildone.server.running import only_serve
     from untildone.serving import open_server
 
     settings = ServerSettings(database=database, port=0, local=False)
     with tempfile.TemporaryDirectory(prefix="untildone-bench-") as folder:
         async with open_server(settings, Path(folder)) as ours:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ours.stop)
+            only_serve()
             await ours.serve(lambda: print(ours.url.rpartition(":")[2], flush=True))
 
 

@@ -4,7 +4,7 @@ import hashlib
 import os.path
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from untildone.config_file import read as _read
 from untildone.core.check_specs import BadCheck, exchanged, together
 from untildone.core.coherence import coherent, forge_repository
 from untildone.core.contract import Contract
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import next_clock
 from untildone.core.limits import has_finite_limit
 from untildone.core.near_names import nearest

@@ -2,12 +2,11 @@
 
 import difflib
 import re
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from untildone.core.dataclass import dataclass
 from untildone.core.settings import BY_NAME
 from untildone.core.settings_delivery import CHECKING
 from untildone.errors import ConfigError
@@ -107,6 +106,8 @@ def _text(path: Path) -> str:
 
 def _table(text: str, path: Path) -> tuple[dict[str, Any], str]:
     """The settings, and the name of the table they are in."""
+    import tomllib
+
     try:
         table: Any = tomllib.loads(text)
     except tomllib.TOMLDecodeError as broken:

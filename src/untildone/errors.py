@@ -135,14 +135,23 @@ class UplinkError(UntildoneError):
 class UplinkDown(UplinkError):
     """The server does not answer, or says that it cannot at the moment: the same may work later."""
 
+    def __init__(self, message: str, *, seldom: bool = False) -> None:
+        super().__init__(message)
+        self.seldom = seldom
+        """Somebody has to make room first: that is nothing to ask for every few seconds."""
+
 
 class UplinkRefused(UplinkError):
     """The server understood and refuses: somebody has to mend something first."""
 
     exit_code = 2
 
-    def __init__(self, message: str, *, taken: bool = False, too_large: bool = False) -> None:
+    def __init__(
+        self, message: str, *, taken: bool = False, too_large: bool = False, behind: int | None = None
+    ) -> None:
         super().__init__(message)
+        self.behind = behind
+        """The server's tenure of the run, an earlier one than ours: it has forgotten that the run was taken over."""
         self.too_large = too_large
         """Less at a time may be taken."""
         self.taken = taken
@@ -153,11 +162,19 @@ class ServeError(UntildoneError):
     """The server cannot work: its database, its address or its settings are in the way."""
 
 
+class NoRoom(ServeError):
+    """The disk of the server is nearly full: nothing more is kept until there is room again."""
+
+
 class SenderRefused(ServeError):
     """Events are not kept: the run is another sandbox's, or a later driver took it over."""
 
-    def __init__(self, message: str, *, taken: bool = False, last_seq: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, taken: bool = False, last_seq: int | None = None, behind: int | None = None
+    ) -> None:
         super().__init__(message)
+        self.behind = behind
+        """The tenure of the run, an earlier one than the sender's: this server was put back to an older state."""
         self.taken = taken
         """A later driver has the run: whoever sends this must stop driving it."""
         self.last_seq = last_seq

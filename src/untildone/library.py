@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from untildone import config, wiring
 from untildone.core import check_specs
 from untildone.core.coherence import coherent
 from untildone.core.contract import CheckSpec, Contract
+from untildone.core.dataclass import dataclass
 from untildone.core.events import Record
 from untildone.core.limits import has_finite_limit
 from untildone.core.policy import Policy, RunSpec

@@ -9,12 +9,12 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from untildone import __version__, config, wiring
-from untildone.agents.transcripts import TranscriptLedger
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import DAY
 from untildone.core.events import NotesFolded
 from untildone.core.notes import Notes, Spent, note
@@ -22,7 +22,7 @@ from untildone.core.outcome import Usage
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 from untildone.core.trace import AgentReply, AgentSession, AgentToolUse
-from untildone.core.views import RunView
+from untildone.core.views import ADOPT, NO_SESSION, RunView
 from untildone.engine.journal import load_state
 from untildone.hook.files import read_text
 from untildone.hook.holding import is_left
@@ -71,15 +71,22 @@ def with_life(row: RunRow, alive: "Mapping[str, Entry]") -> RunRow:
     return replace(row, alive=not is_left(alive[row.run_id])) if row.run_id in alive else row
 
 
+def listed(row: RunRow, alive: "Mapping[str, Entry]") -> RunRow:
+    """The row as a list shows it: a loop that no session has is not at work."""
+    waits = row.alive and row.run_id in alive and not alive[row.run_id]["session"]
+    return replace(row, status="waiting") if waits else row
+
+
 def shown(view: RunView, entry: "Entry | None") -> RunView:
     """The view with what the register knows: which session has the loop, if any has."""
-    if entry is None or view.status not in {"running", "interrupted"}:
+    if entry is None or view.status not in {"running", "waiting", "interrupted"}:
         return view
     session = one_line(entry["session"], _SESSION_WIDTH)
     if view.status == "interrupted":
         return replace(view, phase=f"interrupted: its session {session} is not open")
-    phase = f"running in session {session}" if session else "waits for a session: type `/untildone:loop --adopt` in it"
-    return replace(view, phase=phase)
+    if session:
+        return replace(view, status="running", phase=f"running in session {session}", doing="running")
+    return replace(view, status="waiting", phase=f"{NO_SESSION}: {ADOPT}", doing=NO_SESSION)
 
 
 async def fold_notes(log: EventLog, store: Path, env: Mapping[str, str]) -> int:
@@ -198,6 +205,8 @@ class Purse:
 
     def _replies(self, session: str, transcript: str) -> list[tuple[float, AgentReply]]:
         if session not in self._read:
+            from untildone.agents.transcripts import TranscriptLedger
+
             path = Path(transcript)
             # `projects/FOLDER/SESSION.jsonl`: the session may use another configuration than we do.
             is_there = path.is_absolute() and path.name == f"{session}.jsonl"

@@ -6,13 +6,14 @@ import hashlib
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from untildone.agents.session_files import check_session, install_session, pack_session, session_stamp
 from untildone.core.changed import settings_changed
-from untildone.core.events import Event, Record, ResetRequested, RunMoved
+from untildone.core.dataclass import dataclass
+from untildone.core.events import Event, LandingCommitted, Record, ResetRequested, Rewound, RunMoved
 from untildone.core.fold import fold
 from untildone.core.moving import (
     brought_along,
@@ -27,7 +28,8 @@ from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 from untildone.errors import UplinkDown, UplinkRefused, UsageError, WorkspaceError
-from untildone.git.bundle import PackedTree
+from untildone.git.bundle import PackedTree, TreeFacts, parcel_ref
+from untildone.git.newest import Known
 from untildone.git.unbundle import Received, lay_out, receive_tree, tracks
 from untildone.ports import Clock, EventLog
 from untildone.trees import FOLDERS
@@ -128,6 +130,8 @@ class Destination:
     """A clone of its repository, or an empty folder."""
     server: str
     sandbox_id: str
+    key: str = field(repr=False)
+    """What the server knows its driver by from then on: the line to it shows the same one."""
     config_dir: Path
     clock: Clock
     host: str
@@ -209,17 +213,26 @@ async def bring_here(reader: Reader, run_id: str, to: Destination) -> list[str]:
     lines = await lay_out(received)
     lost, told = await _unpack(parcels, newest, state, received, to)
     moved = _moved(state, received, tenure, to, lost=lost)
+    if received.missing is not None:
+        moved.append(_rewound(records, received.facts))
     last = max(far.last_seq, state.last_seq)
     now = to.clock.now()
     records += [Record(seq=last + number, at=now, event=event) for number, event in enumerate(moved, 1)]
     folder = str(received.cwd)
+    account = Account(
+        run_id=run_id,
+        server=to.server,
+        sandbox_id=to.sandbox_id,
+        acknowledged=far.last_seq,
+        tenure=tenure,
+        key=to.key,
+    )
+    # Before the run is here, so that it never is without its key; and after, since accounts without a run are swept.
+    Accounts(to.store).write(account)
     if not await to.log.adopt(run_id, records, name=state.spec.name, folder=folder, status=state.phase):
         raise UsageError(f"run {run_id} is here already: go on with `untildone resume {run_id}`")
-    account = Account(
-        run_id=run_id, server=to.server, sandbox_id=to.sandbox_id, acknowledged=far.last_seq, tenure=tenure
-    )
     Accounts(to.store).write(account)
-    return [*lines, *told, *stays_behind(state.spec)]
+    return [*lines, *told, *stays_behind(state, received.missing)]
 
 
 def _refuse_unmovable(state: LoopState, far: FarRun, to: Destination) -> None:
@@ -264,7 +277,8 @@ async def _listed(reader: Reader, run_id: str) -> Mapping[str, Listed] | None:
 async def _received(parcels: _Parcels, listed: Mapping[str, Listed], state: LoopState, to: Destination) -> Received:
     if TREE not in listed:
         raise UsageError(
-            f"the server has no tree of {one_line(state.spec.name, 60)}: only a run with --portable sends it along"
+            f"the server has no tree of {one_line(state.spec.name, 60)}: only a run with --portable sends it, from "
+            "a moment after it began"
         )
     return await receive_tree(
         await parcels.get(listed[TREE]),
@@ -272,6 +286,7 @@ async def _received(parcels: _Parcels, listed: Mapping[str, Listed], state: Loop
         folder=to.folder,
         private=to.store / FOLDERS,
         remote=state.spec.landing.remote,
+        known=Known(newest=state.last_commit, pushed=state.arrival.pushed, pushes=state.spec.landing.land == "pr"),
     )
 
 
@@ -350,9 +365,23 @@ def _moved(state: LoopState, received: Received, tenure: int, to: Destination, *
     spec = moved_spec(state.spec, cwd=str(received.cwd), server=to.server)
     spec, policy = to.settle(spec, state.policy)
     events: list[Event] = [
-        RunMoved(by=BY, tenure=tenure, host=to.host),
+        RunMoved(by=BY, tenure=tenure, host=to.host, start=received.facts.replaced.get(state.arrival.start or "")),
         settings_changed(BY, (state.spec, state.policy), spec, policy),
     ]
     if lost:
         events.append(ResetRequested(by=BY, circuit=False, session=True))
     return events
+
+
+def _rewound(records: Sequence[Record], facts: TreeFacts) -> Rewound:
+    """The newest work did not come along: what was said about it does not hold for the tree that is here."""
+    commits = (record.event for record in records if isinstance(record.event, LandingCommitted))
+    numbers = [event.iteration_num for event in commits if event.commit == facts.head]
+    numbers += [int(name.partition("-")[0]) for name in facts.refs if name[:1].isdigit()]
+    return Rewound(
+        by=BY,
+        iteration_num=max(numbers, default=0),
+        commit=facts.head or facts.packed,
+        saved=parcel_ref(facts.run_id),
+        head=facts.head,
+    )

@@ -1,9 +1,9 @@
 """Where runs work besides the folder they were started in: worktrees of their own, forks, and the way back."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.core.figures import git_command
 from untildone.core.policy import RunSpec
 from untildone.core.printable import one_line

@@ -4,11 +4,10 @@ import asyncio
 import os
 import random
 import socket
-import tempfile
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,24 +16,23 @@ from untildone import __version__, config
 from untildone.core import events as ev
 from untildone.core.beginning import beginning
 from untildone.core.chain import has_next, knows_goals, next_policy, next_run_id, next_spec
+from untildone.core.dataclass import dataclass
 from untildone.core.delivery import landing_for, owes_check
 from untildone.core.durations import DAY
 from untildone.core.fold import fold
 from untildone.core.policy import Policy, RunSpec
-from untildone.core.prompt import granted_tools
 from untildone.core.reviewing import reviewer_options
 from untildone.core.state import LoopState
 from untildone.engine.clock import SystemClock
 from untildone.engine.journal import Journal, Observer, load_state
-from untildone.engine.parts import Parts
 from untildone.errors import ConfigError, RunNotFound, UsageError
 from untildone.forge.login import login_names, logins
-from untildone.notify.opening import open_notifiers
 from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, Spawner
-from untildone.ports.delivery import Forge
 from untildone.store.leftovers import LAST_WORDS, ROOMS
 
 if TYPE_CHECKING:
+    from untildone.engine.parts import Parts
+    from untildone.ports.delivery import Forge
     from untildone.uplink.serving import Line
     from untildone.uplink.settings import UplinkSettings
 
@@ -95,7 +93,7 @@ class Surroundings:
     """A server given by an embedding program instead of the one the settings name."""
     notice: Callable[[str], None] = lambda _: None
     """Told, in one line, what only concerns whoever watches right now: nothing of it is recorded."""
-    dress: Callable[[Parts], Parts] = lambda parts: parts
+    dress: "Callable[[Parts], Parts]" = lambda parts: parts
     """Puts something between the engine and its ports: how a test dies at every boundary of the loop."""
 
 
@@ -188,7 +186,9 @@ def _line(spec: RunSpec, around: Surroundings, run_id: str) -> "Line | None":
     return line_for(spec, run_id, replace(here, transcript=transcript), given=around.uplink)
 
 
-def _loaded(line: "Line | None", journal: Journal, parts: Parts, spec: RunSpec, around: Surroundings) -> "Line | None":
+def _loaded(
+    line: "Line | None", journal: Journal, parts: "Parts", spec: RunSpec, around: Surroundings
+) -> "Line | None":
     """The same line, with what another machine needs to go on with the run, where that is wanted."""
     if line is None:
         return None
@@ -220,11 +220,13 @@ async def _tidy(around: Surroundings) -> None:
     await around.log.trim_ended(before=before, most=TRIM_AT_START)
 
 
-async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Policy) -> Parts:
+async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Policy) -> "Parts":
     from untildone.agents.environment import STORE_MARKER
     from untildone.agents.last_words import ClaudeLedger
+    from untildone.engine.parts import Parts
     from untildone.git.repository import Keeping as GitKeeping
     from untildone.git.workspace import open_workspace
+    from untildone.notify.opening import open_notifiers
     from untildone.sandbox.host import CHECK_MARKER, HostSpawner, behind_guard
     from untildone.witness.checks import Keeping
     from untildone.witness.examiner import Examiner
@@ -286,7 +288,7 @@ def _place(around: Surroundings) -> str:
     return os.path.abspath(around.state_dir)  # noqa: PTH100 - text, and no disk is asked
 
 
-async def _forge(spec: RunSpec, around: Surroundings, address: Callable[[], Awaitable[str]]) -> Forge | None:
+async def _forge(spec: RunSpec, around: Surroundings, address: Callable[[], Awaitable[str]]) -> "Forge | None":
     """Only for those who want pull requests: a login is looked for, and its lack is told before anything begins."""
     if spec.landing.land != "pr" and not any(check.kind in {"pr-open", "ci-green"} for check in spec.contract.checks):
         return None
@@ -300,6 +302,8 @@ async def _forge(spec: RunSpec, around: Surroundings, address: Callable[[], Awai
 
 
 def _machine(spec: RunSpec, around: Surroundings) -> Machine:
+    import tempfile
+
     from untildone.sandbox.machine import ThisMachine
 
     home = Path(around.env.get("HOME", "~")).expanduser()
@@ -362,6 +366,8 @@ def _agent(
 def _adapter(
     name: str, spec: RunSpec, policy: Policy, spawner: Spawner, env: Mapping[str, str], *, reviewing: bool
 ) -> Agent:
+    from untildone.core.prompt import granted_tools
+
     # A check the user named may be run by the agent too: it should know before it claims.
     options = replace(spec.options, allowed_tools=granted_tools(spec, mends=not reviewing))
     if name == "claude_cli":

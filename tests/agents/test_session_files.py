@@ -22,6 +22,7 @@ from untildone.agents.session_files import (
     session_stamp,
 )
 from untildone.agents.transcripts import SUBAGENTS, TranscriptLedger, project_name, transcript_path
+from untildone.core import session_parcel
 from untildone.errors import AgentError
 from untildone.rehearsal.environment import claude_environment
 from untildone.rehearsal.model import ScriptedModel
@@ -207,7 +208,8 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path, session: str) -> None:
 def test_too_much_is_refused_on_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path / "a", content=LINE * 100)
     parcel = packed(tmp_path / "a")
-    monkeypatch.setattr(session_files, "LARGEST", 100)
+    for module in (session_files, session_parcel):
+        monkeypatch.setattr(module, "LARGEST", 100)
     with pytest.raises(AgentError, match="too large to travel"):
         pack_session(tmp_path / "a", "/work/a", SESSION)
     with pytest.raises(AgentError, match="too large to travel"):

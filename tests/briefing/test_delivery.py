@@ -178,7 +178,7 @@ def test_where_the_work_is() -> None:
     assert "untildone land it" in section(text, "What to do next")
     stop = ev.ContinuousSuspended(stop_reason="stop_requested")
     cut = told(*begun, stop, checks=("make",), landing=Landing(land="pr"))
-    assert "**Done and verified, but not landed yet: asked for by a command" in cut
+    assert "**Done and verified, but not landed yet: asked for by a person" in cut
     orders = "The work conflicts with main in a.txt. Merge main into your branch, and claim again."
     rejected = told(*begun, ev.LandingRejected(cause="conflict", detail=orders), landing=Landing(land="merge"))
     assert "sent back to the agent: `The work conflicts with main in a.txt`" in section(rejected, "Where the work is")

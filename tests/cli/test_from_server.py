@@ -30,6 +30,7 @@ from untildone.core.trace import AgentSession
 from untildone.errors import UplinkRefused
 from untildone.ports import Parcel
 from untildone.uplink.client import HttpUplink
+from untildone.uplink.owed import Accounts
 
 
 def test_folder_conversation_notes_and_log_arrive_and_the_numbers_go_on(
@@ -72,6 +73,39 @@ def test_parcels_of_the_machine_that_lost_the_run_are_refused(far: Elsewhere, sa
         asyncio.run(put(0))
     assert refused.value.taken
     asyncio.run(put(1))
+
+
+def test_the_new_driver_has_a_key_of_its_own_and_the_old_ones_opens_no_more(
+    far: Elsewhere, say: Say, runs: Runs, tmp_path: Path
+) -> None:
+    run_id = far.send("keyed1")
+    assert say("resume", "--from-server", run_id, "--take", "--sandbox-id", "my-desk").code == 3
+    (account,) = (Accounts(path.parent) for path in tmp_path.rglob("uplink") if (path / f"{run_id}.json").exists())
+    key = account.key(run_id)
+    assert key
+    assert "ud_driver_" not in str(runs.read(run_id))
+
+    async def heard(shown: str) -> int:
+        uplink = HttpUplink(far.server.url, "my-desk", key=lambda _: shown)
+        try:
+            return (await uplink.received(run_id)).last_seq
+        finally:
+            await uplink.close()
+
+    assert asyncio.run(heard(key)) == runs.read(run_id)[-1].seq
+    with pytest.raises(UplinkRefused, match="another driver's"):
+        asyncio.run(heard(""))
+
+
+def test_without_a_token_it_is_said_before_anything_happens(
+    far: Elsewhere, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = far.send("untold1")
+    monkeypatch.delenv("UNTILDONE_TOKEN")
+    said = say("resume", "--from-server", run_id, "--take", "--trust")
+    assert (said.code, said.err.count("\n")) == (2, 1), said
+    assert "untildone token create --scope operator" in said.err
+    assert far.server.get(f"/runs/{run_id}")["tenure"] == 0
 
 
 def test_other_settings_may_be_given_on_the_way(far: Elsewhere, say: Say, runs: Runs) -> None:

@@ -118,7 +118,7 @@ def test_what_comes_after_the_yes_is_asked_about_again(far: Elsewhere, project: 
                 return await super().take(run_id, tenure)
 
         to = Destination(
-            log=log, store=store, folder=project, server=far.server.url, sandbox_id="here",
+            log=log, store=store, folder=project, server=far.server.url, sandbox_id="here", key="",
             config_dir=project / "claude", clock=wiring.system_clock(), host="h", take=True, agree=agree,
         )  # fmt: skip
         try:

@@ -83,6 +83,11 @@ def test_a_loop_waits_for_a_session_that_takes_it_up(say: Say, store: Path, proj
     )
     assert entry_of(store, project)["session"] == ""
     assert "waits for a session" in say("status").out
+    assert json.loads(say("status", "--json").out)["status"] == "waiting"
+    listed = say("ls").out
+    assert "waits for a session" in listed
+    assert "running" not in listed
+    assert [row["status"] for row in json.loads(say("ls", "--json").out)] == ["waiting"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """One plain line for any event."""
 
+from datetime import UTC, timedelta, timezone
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,8 @@ from untildone.core import codec
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.events import Event, Record
-from untildone.core.lines import _LINERS, event_line
+from untildone.core.figures import Timed
+from untildone.core.lines import _LINERS, event_line, event_text
 from untildone.core.lines_agent import tool_line
 from untildone.core.outcome import Evidence
 
@@ -84,6 +87,28 @@ def test_every_event_of_this_version_has_words_of_its_own(kind: type[Event]) -> 
 )  # fmt: skip
 def test_what_each_event_says(event: Event, said: str | None) -> None:
     assert line(event) == said
+
+
+def test_moments_are_told_in_the_zone_that_is_asked_for() -> None:
+    until = 1_760_000_000.0
+    record = Record(seq=1, at=until - 600, event=ev.ContinuousWaiting(cause="rate_limit", until=until))
+    east = timezone(timedelta(hours=2))
+    assert event_line(record, UTC) == "waiting for the rate limit until 08:53 (10m)"
+    assert event_line(record, east) == "waiting for the rate limit until 10:53 (10m)"
+    told = event_text(record)
+    assert isinstance(told, Timed)
+    assert (told.before, told.at, told.after) == ("waiting for the rate limit until ", until, " (10m)")
+
+
+def test_limits_are_written_as_people_write_them() -> None:
+    changes = {"deadline": None, "max_cost_usd": 12.5, "max_duration": 5400.0, "max_runs": 1000000}
+    wanted = "ada changed the limits: max_cost_usd = $12.50, max_duration = 1h30m, max_runs = 1000000, deadline = none"
+    assert line(ev.LimitsChanged(by="ada", changes=changes)) == wanted
+
+
+def test_a_stop_that_was_asked_for_names_who_did() -> None:
+    stop = ev.ContinuousSuspended(stop_reason="stop_requested", detail="by an operator in a browser")
+    assert line(stop) == "stopped: asked for by an operator in a browser [stop_requested]"
 
 
 def test_what_the_agent_said_is_told_when_a_human_may_have_to_act() -> None:

@@ -7,6 +7,7 @@ import pytest
 from core.run_kit import after, started
 from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract
+from untildone.core.delivery import done_for, has_arrived
 from untildone.core.fold import fold
 from untildone.core.lines import event_line
 from untildone.core.moving import (
@@ -20,7 +21,7 @@ from untildone.core.moving import (
     unknown_here,
 )
 from untildone.core.policy import AgentOptions, Earlier, Landing, Policy, Review, RunSpec, Tending
-from untildone.core.state import LoopState, OpenIteration, Retry
+from untildone.core.state import Arrival, LoopState, OpenIteration, Retry
 
 PLAIN = RunSpec(goal="g", cwd="/a/project", name="n")
 FEW = Policy(max_runs=3)
@@ -116,8 +117,8 @@ def test_an_address_for_the_login_and_patterns_and_foreign_sessions_are_never_ta
     moved = moved_spec(spec, cwd="/b", server="http://s")
     assert (moved.landing, moved.mask, moved.earlier) == (Landing(land="pr"), (), Earlier(context="c"))
     assert moved.notes_file == "N.md"
-    assert len(stays_behind(spec)) == 2
-    assert stays_behind(PLAIN) == []
+    assert len(stays_behind(LoopState(spec=spec))) == 2
+    assert stays_behind(LoopState(spec=PLAIN)) == []
 
 
 def test_the_folder_is_new_and_what_only_the_other_machine_had_stays_there() -> None:
@@ -164,3 +165,37 @@ def test_a_move_is_told_in_one_line() -> None:
     moved = ev.Record(seq=1, at=0.0, event=ev.RunMoved(by="cli", tenure=1, host="box\n\x1b[31m"))
     assert "brought the run to box" in (event_line(moved) or "")
     assert "\x1b" not in (event_line(moved) or "")
+
+
+MERGING = Landing(land="merge")
+
+
+def test_what_has_landed_in_one_clone_lands_in_the_next_one_too() -> None:
+    arrival = Arrival(base="main", landed="c1", merged="m1", because="validation_passed")
+    state = LoopState(
+        run_id="r", spec=replace(PLAIN, landing=MERGING), last_commit="c1", verified=True, arrival=arrival
+    )
+    assert has_arrived(state)
+    moved = fold([ev.Record(seq=1, at=0.0, event=ev.RunMoved(by="cli", tenure=1))], state)
+    assert not has_arrived(moved)
+    assert (moved.arrival.base, moved.land_due) == ("main", True)
+    assert any("main of the other machine has it as m1: push only one" in line for line in stays_behind(state))
+    by_pull = replace(state, spec=replace(PLAIN, landing=Landing(land="pr")))
+    assert has_arrived(fold([ev.Record(seq=1, at=0.0, event=ev.RunMoved(by="cli", tenure=1))], by_pull))
+    assert stays_behind(by_pull) == []
+
+
+def test_a_start_that_was_made_anew_for_the_way_takes_the_place_of_the_old_one() -> None:
+    state = LoopState(run_id="r", spec=PLAIN, arrival=Arrival(start="old"))
+    moved = ev.RunMoved(by="cli", tenure=1, start="new")
+    assert fold([ev.Record(seq=1, at=0.0, event=moved)], state).arrival.start == "new"
+    assert fold([ev.Record(seq=1, at=0.0, event=replace(moved, start=None))], state).arrival.start == "old"
+
+
+def test_work_that_did_not_come_along_is_named_and_nothing_said_about_it_holds() -> None:
+    arrival = Arrival(commit="c2", because="validation_passed", start="s")
+    state = LoopState(run_id="r", spec=PLAIN, last_commit="c2", verified=True, arrival=arrival)
+    back = ev.Rewound(by="cli", iteration_num=0, commit="s", saved="ref", head="s")
+    gone_back = fold([ev.Record(seq=1, at=0.0, event=back)], replace(state, spec=replace(PLAIN, landing=MERGING)))
+    assert done_for(gone_back) is None
+    assert any("the newest work of the run (c2)" in line for line in stays_behind(state, "c2"))

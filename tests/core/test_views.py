@@ -17,7 +17,7 @@ from untildone.core.fold import HANDLERS, fold
 from untildone.core.limits import is_reached, limit_of
 from untildone.core.oneliners import check_template, closing_lines, monitor_line, result_line
 from untildone.core.outcome import Evidence, Usage
-from untildone.core.policy import Policy
+from untildone.core.policy import SESSION, Policy
 from untildone.core.settings import SETTINGS
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason, exit_code
@@ -41,6 +41,15 @@ def seen(*events: ev.Event, policy: Policy | None = None, late: float = 0.0) -> 
     return run_view(state, now_of(state) + late, alive=True, zone=EAST)
 
 
+def test_a_loop_that_no_session_has_is_not_at_work() -> None:
+    state = after()
+    waits = replace(state, spec=replace(state.spec, options=replace(state.spec.options, agent=SESSION)))
+    view = run_view(waits, START, alive=True)
+    assert (view.status, view.phase) == ("waiting", "waits for a session")
+    begun = replace(waits, attempts=1)
+    assert run_view(begun, START, alive=True).status == "running"
+
+
 # --- the phase in a person's words ---------------------------------------------------------------------------
 
 
@@ -54,6 +63,7 @@ def test_a_wait_says_what_for_and_until_when_in_local_time() -> None:
     view = seen(started(1), failed(1, "rate_limit", retry_at=until))
     assert (view.status, view.waiting_until) == ("waiting", until)
     assert view.phase == "waiting for the rate limit until 2025-10-09 10:53"
+    assert view.doing == "waiting for the rate limit"
     state = after(started(1), failed(1, "usage_limit", retry_at=until))
     assert run_view(state, until - 60, alive=True, zone=EAST).phase == "waiting for the usage limit until 10:53"
 

@@ -4,7 +4,10 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +15,40 @@ import pytest
 
 from e2e.kit import Stage, finished, staged, working
 from e2e.worker_kit import Server, until
+from server.postgres_kit import PostgresServer
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
 pytestmark = pytest.mark.claude
 
 GOAL = "Put the numbers into files."
+SECRET = "inDotEnv99x"
 GATE = "until [ -e ../gate ]; do sleep 0.05; done"
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+@contextmanager
+def database(kind: str, folder: Path) -> Iterator[str]:
+    """A database of this test's own."""
+    if kind == "sqlite":
+        yield f"sqlite:///{folder}/archive.db"
+        return
+    with tempfile.TemporaryDirectory(prefix="untildone-pg-") as place:
+        postgres = PostgresServer(Path(place))
+        postgres.start()
+        try:
+            yield postgres.new_database("moving")
+        finally:
+            postgres.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     folder = tmp_path / "server"
     folder.mkdir()
-    server = Server(folder, f"sqlite:///{folder}/archive.db")
-    server.start()
-    yield server
-    server.end()
+    with database(request.param, folder) as url:
+        server = Server(folder, url)
+        server.start()
+        yield server
+        server.end()
     assert "Traceback" not in server.log()
 
 
@@ -83,15 +104,39 @@ def test_a_killed_run_goes_on_on_another_machine(tmp_path: Path, server: Server)
 
         assert (result["run_id"], result["exit_reason"]) == (run_id, "completion_signal"), result
         assert result["attempts"] == 5
-        said = json.dumps(here.model.requests[asked].body["messages"])
-        assert all(word in said for word in (GOAL, "THE-FIRST-WORD", "THE-SECOND-WORD", "echo 2 > two.txt"))
-        assert "remember: one" in (there.repo / "SHARED_TASK_NOTES.md").read_text()
+        same_conversation(here, asked)
+        notes = [(stage.repo / "SHARED_TASK_NOTES.md").read_bytes() for stage in (here, there)]
+        assert notes[0] == notes[1] == b"remember: one\n"
         assert tree(there) == tree(here)
         assert there.git("diff", here.git("rev-parse", "HEAD").strip()) == ""
         assert there.git("log", "--format=%H") == here.git("log", "--format=%H")
         assert result["total_cost_usd"] == pytest.approx(here.ledger_usd(), abs=1e-6)
         one_story(here, there, server, run_id)
         the_old_driver_is_refused(here, run_id)
+
+
+def conversation(here: Stage, request: int) -> list[tuple[str, str]]:
+    """What the model was told in a request, message by message; where a cache begins is no part of it."""
+    messages = here.model.requests[request].body["messages"]
+    return [(one["role"], _said(one["content"])) for one in messages]
+
+
+def _said(content: Any) -> str:
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    kept = ({name: value for name, value in block.items() if name != "cache_control"} for block in blocks)
+    return json.dumps([block for block in kept if "<system-reminder>" not in str(block.get("text", ""))])
+
+
+def same_conversation(here: Stage, asked: int) -> None:
+    """All that the model was told and said on one machine, in its order, opens what it is told on the other.
+
+    Keys are masked on the way, there as everywhere.
+    """
+    before, after = conversation(here, asked - 1), conversation(here, asked)
+    before = [(role, said.replace(SECRET, "[secret: A_KEY]")) for role, said in before]
+    assert len(after) > len(before) > 6
+    assert after[: len(before)] == before
+    assert all(word in str(before) for word in (GOAL, "THE-FIRST-WORD", "echo 1 > one.txt"))
 
 
 def killed_in_the_third(here: Stage, server: Server) -> str:
@@ -160,3 +205,58 @@ def the_old_driver_is_refused(here: Stage, run_id: str) -> None:
     (stop,) = [e for e in here.events(run_id) if e["event_type"] == "continuous.stop_requested"]
     assert stop["event_data"]["by"] == "server: taken over"
     assert here.ledger_usd() == before
+
+
+HALF_DONE = Scenario(
+    name="stopped",
+    replies=(
+        bash("echo 1 > one.txt; echo 'remember: one' > SHARED_TASK_NOTES.md", input_tokens=1000),
+        Reply(text=working("The first one is THE-FIRST-WORD."), input_tokens=2000),
+        bash(f"mkdir half; echo begun > half/done.txt; rm a.txt; echo A_KEY={SECRET} > .env", input_tokens=3000),
+        bash(GATE, input_tokens=4000),
+        bash("ls -A; cat half/done.txt", input_tokens=5000),
+        Reply(text=finished("All is there."), input_tokens=6000),
+        Reply(text=finished("Still all there."), input_tokens=7000),
+    ),
+)
+
+
+@pytest.mark.parametrize("server", ["sqlite"], indirect=True)
+def test_half_done_work_of_a_worker_goes_on_at_once_where_there_was_nothing(tmp_path: Path, server: Server) -> None:
+    """Nobody has the repository but the worker; it is stopped in the middle, and is free the moment it has ended."""
+    (tmp_path / "a").mkdir()
+    with staged(tmp_path / "a", HALF_DONE) as here:
+        here.env |= {
+            "CALLBACK_URL": server.url, "SANDBOX_ID": "first-box", "INITIAL_PROMPT": GOAL, "ALLOWED_TOOLS": "Bash",
+            "CONTINUOUS_MODE": "true", "CONTINUOUS_MAX_RUNS": "9", "UNTILDONE_SESSION": "resume",
+        }  # fmt: skip
+        with here.popen("worker") as worker:
+            run = until(lambda: server.run_of("first-box"), "the run on the server")
+            until(lambda: len(server.events(run["run_id"], "agent.tool_use")) == 3, "the agent at the gate")
+            worker.send_signal(signal.SIGTERM)
+            worker.communicate(timeout=60)
+            assert worker.returncode == 0
+        asked = len(here.model.requests)
+        (tmp_path / "b" / "elsewhere").mkdir(parents=True)
+        there = Stage(tmp_path / "b" / "elsewhere", here.model)
+        there.repo = tmp_path / "b" / "elsewhere" / "other" / "name"
+        (tmp_path / "b" / "elsewhere" / "gate").touch()
+        there.env |= {"UNTILDONE_SERVER": server.url, "UNTILDONE_TOKEN": server.operator, "SANDBOX_ID": "second-box"}
+        where = ("--cwd", str(there.repo))
+        done = subprocess.run(
+            [sys.executable, "-m", "untildone", "resume", "--from-server", run["run_id"], "--trust", *where],
+            cwd=tmp_path / "b", env=there.env, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "did not come along: .env" in done.stderr
+        same_conversation(here, asked)
+        found = json.dumps(here.model.requests[asked + 1].body["messages"][-1])
+        assert "begun" in found
+        assert ".env" not in found
+        assert "a.txt" not in found
+        assert SECRET not in json.dumps(here.model.requests[asked].body)
+        (here.repo / ".env").unlink()
+        there.git("reset", "-q", here.git("rev-parse", "HEAD").strip())  # what it committed there, uncommitted here
+        assert there.git("status", "--porcelain", "-uall") == here.git("status", "--porcelain", "-uall")
+        assert tree(there) == tree(here)
+        assert server.get(f"/runs/{run['run_id']}")["sandbox_id"] == "second-box"

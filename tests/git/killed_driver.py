@@ -1,9 +1,12 @@
-"""A process of its own that does one thing with a repository, and is killed meanwhile.
+"""Processes of their own that do one thing with a repository, and are killed meanwhile.
 
-`killed_driver.py WHAT FOLDER PRIVATE COUNTER NUMBER`: from the moment COUNTER holds NUMBER, git counts down.
+`killed_driver.py COUNTER`, and on each line WHAT, FOLDER, PRIVATE and NUMBER: from the moment COUNTER holds NUMBER, git
+counts down. How each of them ended is printed.
 """
 
 import asyncio
+import json
+import os
 import sys
 from pathlib import Path
 from typing import Literal
@@ -22,7 +25,7 @@ async def opened(folder: Path, private: Path, *, branch_per: Literal["run", "ite
 
 
 def arm() -> None:
-    Path(sys.argv[4]).write_text(sys.argv[5])
+    Path(sys.argv[1]).write_text(os.environ["KILLED_AT"])
 
 
 async def settle(folder: Path, private: Path) -> None:
@@ -55,6 +58,16 @@ async def make_worktree(folder: Path, private: Path) -> None:
     await add(repository, "apart", place=private / "apart")
 
 
+def main() -> None:
+    for line in sys.stdin:
+        what, folder, private, number = json.loads(line)
+        child = os.fork()  # all is imported already, which takes longer than the rest
+        if not child:
+            os.environ["KILLED_AT"] = str(number)
+            asyncio.run(globals()[what](Path(folder), Path(private)))
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
 if __name__ == "__main__":
-    what, folder, private = sys.argv[1:4]
-    asyncio.run(globals()[what](Path(folder), Path(private)))
+    main()

@@ -1,6 +1,7 @@
 """`kill -9` after every single git command: nothing is lost, nothing is there twice, and the next try goes through."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -24,7 +25,7 @@ MOST = 60
 
 
 @pytest.fixture
-def deadly(tmp_path, monkeypatch):
+async def deadly(tmp_path):
     """Runs a driver that is killed when its git number N has done its work; False once it needed fewer than that."""
     real, counter, shim = shutil.which("git"), tmp_path / "counter", tmp_path / "deadly" / "git"
     shim.parent.mkdir()
@@ -36,16 +37,26 @@ def deadly(tmp_path, monkeypatch):
     shim.chmod(0o755)
     env = {**os.environ, "PATH": f"{shim.parent}{os.pathsep}{os.environ['PATH']}"}
 
+    driver = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(DRIVER),
+        str(counter),
+        env=env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+
     async def run(what: str, project, private: Path, number: int) -> bool:
         counter.unlink(missing_ok=True)
-        argv = (what, str(project.path), str(private), str(counter), str(number))
-        driver = await asyncio.create_subprocess_exec(sys.executable, str(DRIVER), *argv, env=env)
+        driver.stdin.write(json.dumps([what, str(project.path), str(private), number]).encode() + b"\n")
         async with asyncio.timeout(60):
-            code = await driver.wait()
+            code = int(await driver.stdout.readline())
         assert code in (0, -signal.SIGKILL)
         return code != 0
 
-    return run
+    yield run
+    driver.stdin.close()
+    await driver.wait()
 
 
 async def each_step(original, deadly, what, private) -> AsyncIterator:

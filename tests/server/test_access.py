@@ -28,6 +28,8 @@ OF_OPERATORS = {
     ("POST", "/api/v1/sandboxes/{sandbox_id}/messages"),
     ("GET", "/api/v1/runs/{run_id}/parcels"),
     ("GET", "/api/v1/runs/{run_id}/parcels/{name:path}"),
+    ("GET", "/api/v1/runs/{run_id}/transcripts"),
+    ("GET", "/api/v1/runs/{run_id}/transcripts/{session_id}"),
 }
 ANYBODY_WHO_LOOKS = {("POST", "/logout")}
 WHO = ("nobody", "viewer", "operator", "worker", "other worker", "browser", "cookie alone", "revoked", "made up")

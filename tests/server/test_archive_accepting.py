@@ -1,5 +1,6 @@
 """What is kept of what is sent, and how much of it is read at once."""
 
+import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
 
@@ -23,7 +24,7 @@ async def _refused(receiving: Awaitable[Receipt]) -> SenderRefused:
 async def test_only_taking_a_run_over_gives_it_a_higher_tenure(archive: Archive) -> None:
     await archive.events.receive(replace(BOX, tenure=3), "run", many(1, 3), now=1.0)
     forged = await _refused(archive.events.receive(replace(BOX, tenure=4), "run", [], now=1.0))
-    assert (forged.taken, forged.last_seq) == (False, None)
+    assert (forged.taken, forged.last_seq, forged.behind) == (False, None, 3)
     assert (await archive.events.receive(replace(BOX, tenure=3), "run", many(4, 4), now=1.0)).last_seq == 4
 
 
@@ -60,3 +61,27 @@ def replace_data(event: StoredEvent, size: int) -> StoredEvent:
 async def test_the_sandbox_of_the_own_machine_is_nobody_elses(archive: Archive) -> None:
     await _refused(archive.events.receive(Sender(sandbox_id="local"), "run", many(1, 1), now=1.0))
     await _refused(archive.events.publish("local", [told(0)], now=1.0))
+
+
+async def test_a_run_is_its_drivers_from_the_first_batch_on_and_the_new_ones_when_taken_over(archive: Archive) -> None:
+    receive, mine = archive.events.receive, replace(BOX, driver_hash="a" * 64)
+    await receive(mine, "run", many(1, 3), now=1.0)
+    for other in (BOX, replace(BOX, driver_hash="b" * 64)):
+        for events in (many(4, 4), []):
+            refused = await _refused(receive(other, "run", events, now=1.0))
+            assert (refused.taken, refused.last_seq, refused.behind) == (False, None, None)
+    assert (await receive(replace(BOX, trusted=True), "run", many(4, 4), now=1.0)).last_seq == 4
+    await archive.runs.take_over("run", sandbox_id="box", tenure=0, driver_hash="b" * 64)
+    assert (await _refused(receive(mine, "run", [], now=1.0))).taken
+    await _refused(receive(replace(mine, tenure=1), "run", [], now=1.0))
+    assert (await receive(replace(BOX, tenure=1, driver_hash="b" * 64), "run", many(5, 5), now=1.0)).last_seq == 5
+
+
+async def test_of_two_who_begin_a_run_at_once_one_has_it(archive: Archive) -> None:
+    both = (replace(BOX, driver_hash=letter * 64) for letter in "ab")
+    tries = (archive.events.receive(one, "run", many(1, 3), now=1.0) for one in both)
+    answers = await asyncio.gather(*tries, return_exceptions=True)
+    assert sorted(type(answer).__name__ for answer in answers) == ["Receipt", "SenderRefused"]
+    entry = await archive.runs.entry("run")
+    assert entry is not None
+    assert entry.driver_hash == ("a" if isinstance(answers[0], Receipt) else "b") * 64

@@ -9,7 +9,8 @@ from msgspec.structs import replace as changed
 from server.events_kit import BOX, many, start, told
 from untildone.core.wire import Receipt
 from untildone.errors import SenderRefused, ServeError
-from untildone.server.archive.group_commit import GroupCommit
+from untildone.server.archive.accepting import Offer
+from untildone.server.archive.group_commit import Answer, Flush, GroupCommit, Lanes
 from untildone.server.archive.opening import open_archive
 from untildone.server.archive.port import Archive, EventFilter, RunFilter, Sender
 
@@ -213,8 +214,6 @@ async def test_requests_that_wait_are_committed_together() -> None:
         return [Receipt(last_seq=0) for _ in offers]
 
     group = GroupCommit(flush)
-    from untildone.server.archive.accepting import Offer
-
     offers = [Offer(sender=BOX, run_id="run", events=[], now=1.0) for _ in range(50)]
     first = asyncio.create_task(group.keep(offers[0]))
     await asyncio.sleep(0)
@@ -225,6 +224,28 @@ async def test_requests_that_wait_are_committed_together() -> None:
     await asyncio.gather(first, *others)
     await group.close()
     assert groups == [1, 49]
+
+
+async def test_lanes_work_side_by_side_and_a_run_keeps_to_its_own() -> None:
+    both = asyncio.Barrier(2)
+    runs: list[set[str]] = [set(), set()]
+
+    def flush_of(lane: int) -> Flush:
+        async def flush(offers: list[Offer]) -> list[Answer]:
+            runs[lane].update(offer.run_id for offer in offers)
+            await both.wait()  # nobody goes on alone: both are at work at one moment
+            return [Receipt(last_seq=0) for _ in offers]
+
+        return flush
+
+    lanes = Lanes([flush_of(0), flush_of(1)])
+    for _ in range(3):
+        offers = [Offer(sender=BOX, run_id=f"run{n}", events=[], now=1.0) for n in range(20)]
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(lanes.keep(offer) for offer in offers))
+    await lanes.close()
+    assert not runs[0] & runs[1]
+    assert len(runs[0] | runs[1]) == 20
 
 
 # --- reading -----------------------------------------------------------------------------------------

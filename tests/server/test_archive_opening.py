@@ -1,16 +1,19 @@
 import asyncio
 import sqlite3
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from sqlalchemy import Connection, text
 
 from server.events_kit import BOX, told
 from server.postgres_kit import PostgresServer
 from untildone.errors import ServeError
 from untildone.server.archive.opening import DatabaseArchive, open_archive
+from untildone.server.archive.places import shown_place
 from untildone.server.archive.port import Archive, Sender
 from untildone.server.archive.tables import HEAD, metadata
 
@@ -56,6 +59,32 @@ async def test_what_is_there_stays_when_it_is_opened_again(archive_url: str) -> 
     again = await open_archive(archive_url)
     assert [entry.run_id for entry in [await again.runs.entry("run")] if entry] == ["run"]
     await again.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_runs_of_the_first_version_began_without_a_key(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_sqlite = kind == "sqlite"
+    url = f"sqlite:///{tmp_path / 'old.db'}" if is_sqlite else request.getfixturevalue("postgres").new_database("old")
+    with monkeypatch.context() as then:
+        upgrade = command.upgrade
+        then.setattr(command, "upgrade", lambda config, _: upgrade(config, "0001"))
+        old = await open_archive(url)
+    assert isinstance(old, DatabaseArchive)
+    values = "'old', 'box', 'worker', 1.0, 1.0, 1"
+    async with old.database.writing() as connection:
+        names = "run_id, sandbox_id, origin, created_at, heard_at, last_seq"
+        await connection.execute(text(f"INSERT INTO runs ({names}) VALUES ({values})"))
+    await old.close()
+    archive = await open_archive(url)
+    assert await _tables(archive) == ([], HEAD)
+    for shown in (replace(BOX, driver_hash="a" * 64), BOX):
+        assert (await archive.events.receive(shown, "old", [told(2)], now=6.0)).last_seq == 2
+    entry = await archive.runs.entry("old")
+    assert entry is not None
+    assert entry.driver_hash == ""
+    await archive.close()
 
 
 async def test_servers_that_start_at_once_do_not_collide(postgres: PostgresServer) -> None:
@@ -156,3 +185,25 @@ def _pages(path: Path) -> int:
     pages: int = db.execute("PRAGMA page_count").fetchone()[0]
     db.close()
     return pages
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:abc/xyz@127.0.0.1:1/runs",
+        "postgresql://me:abc#xyz@127.0.0.1:1/runs",
+        "postgresql://me:abc?xyz@127.0.0.1:1/runs",
+        "postgresql://me:abc@xyz@127.0.0.1:1/runs",
+        "postgresql://me:abc@xyz/abc@127.0.0.1:1/runs",
+        "postgresql://127.0.0.1:1/runs?user=me&password=abc@xyz",
+        "postgresql://me:abcxyz@127.0.0.1:1/runs?password=abcxyz",
+        "postgresql://me:abc%zzxyz@127.0.0.1:1/runs",
+    ],
+)
+async def test_no_part_of_a_password_is_in_a_line(url: str) -> None:
+    with pytest.raises(ServeError) as refused:
+        await open_archive(url)
+    told = str(refused.value) + shown_place(url)
+    assert "abc" not in told
+    assert "xyz" not in told
+    assert "me" not in shown_place(url)

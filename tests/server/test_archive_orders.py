@@ -72,3 +72,19 @@ async def test_messages_nobody_fetches_are_swept_out(archive: Archive) -> None:
     await archive.orders.put("box", "new", "user_message", now=9.0)
     assert await archive.sweep(now=0.0, messages_before=5.0) == 1
     assert [message.content for message in await archive.orders.take("box")] == ["new"]
+
+
+async def test_a_database_that_was_put_back_numbers_on_from_what_a_run_has_answered(archive: Archive) -> None:
+    give = archive.orders.give
+    first = await give("run", "pause", {}, by="me", now=1.0)
+    lost = first.number + 40
+    ahead = await give("run", "stop", {}, by="me", now=2.0, after=lost)
+    assert ahead.number == lost + 1
+    assert await archive.orders.newest("other") == 0
+    assert [order.number for order in await archive.orders.after("run", lost, now=3.0)] == [ahead.number]
+    later = [await give("other", "pause", {}, by="me", now=4.0, after=first.number) for _ in range(3)]
+    numbers = [order.number for order in later]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] > ahead.number
+    # What no database can have forgotten does not use up the numbers of everybody.
+    assert (await give("run", "stop", {}, by="me", now=5.0, after=2**53)).number < ahead.number + 1000

@@ -50,6 +50,9 @@ async def test_only_the_driver_of_the_moment_keeps_parcels_and_no_number_shuts_i
         await archive.parcels.put("run", "tree", b"late", seq=2**53, now=2.0)
     assert late.value.taken
     assert (await archive.parcels.put("run", "tree", b"new", seq=5, now=2.0, tenure=1)).size == 3
+    with pytest.raises(SenderRefused) as early:
+        await archive.parcels.put("run", "tree", b"early", seq=5, now=2.0, tenure=4)
+    assert (early.value.taken, early.value.behind) == (False, 1)
 
 
 async def test_the_oldest_transcripts_make_room_and_nothing_else_does(

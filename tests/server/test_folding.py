@@ -181,6 +181,7 @@ def test_a_loop_that_no_session_has_begun_is_not_at_work() -> None:
     lives = [replace(begin, spec=replace(begin.spec, options=options)), *rest]
     waits = projection_of(entry(origin="local"), fold_on(Folded(), records(lives), {})[0])
     assert waits.why == "It waits for a session: type `/untildone:loop --adopt` in one."
+    assert (waits.status, waits.in_session) == ("waiting", True)
     begun = projection_of(entry(origin="local"), fold_on(Folded(), records([*lives, started(1)]), {})[0])
     assert (begun.status, begun.why) == ("running", "")
 

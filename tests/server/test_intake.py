@@ -129,14 +129,16 @@ def test_a_run_belongs_to_the_sandbox_that_began_it(server: Served) -> None:
 
 def test_words_of_whoever_drove_before_are_refused(server: Served) -> None:
     send(server, "moved", range(1, 3))
-    taken = server.ask("POST", "/api/v1/sandboxes/elsewhere/runs/moved/take", json_body={"tenure": 0})
+    _, operator = server.token("operator")
+    take = {"json_body": {"tenure": 0}, "token": operator}
+    taken = server.ask("POST", "/api/v1/sandboxes/elsewhere/runs/moved/take", **take)
     assert (taken.status, json.loads(taken.body)) == (200, {"tenure": 1})
     late = send(server, "moved", range(3, 5))
     assert late.status in (403, 409)
     old = send(server, "moved", range(3, 5), sandbox="elsewhere")
     assert (old.status, json.loads(old.body)["taken"]) == (409, True)
     assert send(server, "moved", range(3, 5), sandbox="elsewhere", tenure=1).status == 200
-    again = server.ask("POST", "/api/v1/sandboxes/third/runs/moved/take", json_body={"tenure": 0})
+    again = server.ask("POST", "/api/v1/sandboxes/third/runs/moved/take", **take)
     assert (again.status, json.loads(again.body)["taken"]) == (409, True)
 
 
@@ -152,7 +154,7 @@ def test_a_guarded_sandbox_is_not_robbed_without_its_token(server: Served) -> No
     body = batch("precious", range(1, 2))
     assert server.ask("POST", "/api/v1/sandboxes/guarded/events", json_body=body, token=secret).status == 200
     take = {"tenure": 0}
-    assert server.ask("POST", "/api/v1/sandboxes/thief/runs/precious/take", json_body=take).status == 401
+    assert server.ask("POST", "/api/v1/sandboxes/thief/runs/precious/take", json_body=take).status == 403
     _, other = server.token("worker", "thief")
     path = "/api/v1/sandboxes/thief/runs/precious/take"
     assert server.ask("POST", path, json_body=take, token=other).status == 403

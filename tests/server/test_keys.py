@@ -1,9 +1,11 @@
 """The keyring in front of a real database: quick, and never wrong for long."""
 
+import asyncio
+
 import pytest
 
 from untildone.engine.clock import SystemClock
-from untildone.server.archive.port import Archive
+from untildone.server.archive.port import Archive, Key, Keys
 from untildone.server.keys import (
     TRUSTED_FOR,
     Keyring,
@@ -108,3 +110,45 @@ async def test_secrets_are_long_and_never_the_same() -> None:
 )
 async def test_names_of_sandboxes(text: str, *, expected: bool) -> None:
     assert is_sandbox_id(text) is expected
+
+
+class Counted:
+    """The real keys, and how often they were asked."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._keys, name)
+
+    async def find(self, secret_hash: str, *, now: float) -> Key | None:
+        self.asked += 1
+        return await self._keys.find(secret_hash, now=now)
+
+    async def guarded(self, sandbox_id: str) -> bool:
+        self.asked += 1
+        return await self._keys.guarded(sandbox_id)
+
+
+async def test_many_who_ask_at_one_moment_ask_the_database_once(archive: Archive) -> None:
+    counted, token = Counted(archive.keys), new_token()
+    keyring = Keyring(counted, SystemClock())  # type: ignore[arg-type] # the rest goes through
+    made = token_key("viewer", sandbox_id=None, label="", lasts=None, now=SystemClock().now())
+    await archive.keys.add(made, hash_of(token))
+    found = await asyncio.gather(*(keyring.token(hash_of(token)) for _ in range(50)))
+    assert {key.key_id for key in found if key} == {made.key_id}
+    assert counted.asked == 1
+    assert set(await asyncio.gather(*(keyring.guarded("box") for _ in range(50)))) == {False}
+    assert counted.asked == 2
+
+
+async def test_who_goes_away_does_not_take_the_answer_of_the_others_along(archive: Archive) -> None:
+    keyring = Keyring(archive.keys, SystemClock())
+    impatient = asyncio.create_task(keyring.guarded("box"))
+    patient = asyncio.create_task(keyring.guarded("box"))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert await patient is False
+    with pytest.raises(asyncio.CancelledError):
+        await impatient

@@ -244,6 +244,17 @@ def test_orders_that_no_run_takes_are_refused(server: Served, operator: str, ord
     assert (answer.status, bool(answer.error)) == (status, True)
 
 
+def test_an_answer_reaches_the_agent_with_its_question(server: Served, operator: str) -> None:
+    send(server, "asking", range(1, 2))
+    order = {"kind": "answer", "question": "Tabs\nor spaces?", "content": "Tabs."}
+    given = server.ask("POST", "/api/v1/runs/asking/orders", json_body=order, token=operator)
+    assert given.status == 202
+    [waiting] = get(server, "/api/v1/sandboxes/box/runs/asking/orders")
+    assert waiting["kind"] == "message"
+    assert waiting["data"]["content"] == "> Tabs\n> or spaces?\n\nTabs."
+    assert waiting["data"]["urgent"] is False
+
+
 def test_an_order_for_a_run_that_is_not_there(server: Served, operator: str) -> None:
     answer = server.ask("POST", "/api/v1/runs/nowhere/orders", json_body={"kind": "stop"}, token=operator)
     assert (answer.status, bool(answer.error)) == (404, True)

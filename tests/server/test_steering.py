@@ -11,6 +11,7 @@ from core.run_kit import completed, done_claim, opening, records, started
 from server.archive_kit import HandClock, archive_in, receive, stored
 from untildone.core import events as ev
 from untildone.core.event import Event
+from untildone.core.findings import Finding
 from untildone.core.policy import SESSION, Policy
 from untildone.core.wire import OrderKind
 from untildone.errors import RunNotFound, UntildoneError, UsageError
@@ -73,12 +74,18 @@ async def test_an_order_waits_with_a_number_and_wakes_the_worker(world: World) -
         number = await world.give("message", content="look at the lexer", urgent=True)
         assert [note.ordered for note in follower.waiting()] == [True]
     (order,) = await world.archive.orders.after("run1", 0, now=world.clock.now())
-    assert (order.number, order.kind, order.by) == (number, "message", "dashboard (alex)")
+    assert (order.number, order.kind, order.by) == (number, "message", "alex")
     assert (order.data["content"], order.data["urgent"]) == ("look at the lexer", True)
     later = await world.give("stop", after_iteration=True)
     assert number is not None
     assert later is not None
     assert later > number
+
+
+async def test_a_server_that_was_put_back_is_still_obeyed(world: World) -> None:
+    """The run has answered orders that this database has forgotten: a lower number it would take for answered, too."""
+    await world.remote(started(1), ev.LimitsChanged(by="alex", changes={"max_runs": 9}, order=70))
+    assert await world.give("stop") == 71
 
 
 async def test_what_is_asked_of_a_run_of_this_machine_is_in_its_log(world: World, tmp_path: Path) -> None:
@@ -87,7 +94,7 @@ async def test_what_is_asked_of_a_run_of_this_machine_is_in_its_log(world: World
     assert await world.give("limits", max_cost_usd=9.5) is None
     assert await world.give("stop") is None
     asked = [record.event for record in await world.log.read("run1", after=3)]
-    by = "dashboard (alex)"
+    by = "alex"
     assert asked == [
         ev.MessageReceived(by=by, content="look at the lexer"),
         ev.LimitsChanged(by=by, changes={"max_cost_usd": 9.5}),
@@ -124,6 +131,9 @@ async def test_a_run_of_this_machine_that_nobody_drives_cannot_be_stopped_and_ta
         ("limits", {"goal": 7}, "goal is no limit"),
         ("waive", {"patterns": []}, "patterns"),
         ("waive", {"patterns": [7]}, "patterns"),
+        ("waive", {"patterns": ["tests/a.py", "/etc/../x"]}, "/etc/../x means no file of the project"),
+        ("waive", {"patterns": ["/tests/a.py"]}, "write it from its folder on"),
+        ("waive", {"patterns": ["tests/../../x"]}, "means no file of the project"),
         ("dance", {}, "does not know how"),
     ],
 )
@@ -221,15 +231,46 @@ async def test_limits_that_are_used_up_already_say_what_comes_of_them(world: Wor
     await world.remote(*work, started(3), policy=policy)
     assert await world.said("limits", max_runs=30) == "the new limits hold"
     used = "that is less than what is used"
-    assert await world.said("limits", max_runs=1) == f"max runs: {used}: it stops after its running iteration"
-    assert await world.said("limits", max_cost_usd=1.5) == f"max cost usd: {used}: it stops now"
-    assert await world.said("limits", max_cost_usd=2.05) == "max cost usd: that is as good as used up: it stops now"
+    assert await world.said("limits", max_runs=1) == f"runs: {used}: it stops after its running iteration"
+    assert await world.said("limits", max_cost_usd=1.5) == f"budget: {used}: it stops now"
+    assert await world.said("limits", max_cost_usd=2.05) == "budget: that is as good as used up: it stops now"
     assert await world.said("limits", deadline=world.clock.now() - 60) == "this deadline is past: it stops now"
     assert await world.said("limits", deadline=world.clock.now() + 6000) == "the new limits hold"
     world.clock.at += 600
     left = await world.said("limits", max_runs=2)
-    assert left == f"max runs: {used}: whoever goes on with it is stopped at once"
+    assert left == f"runs: {used}: whoever goes on with it is stopped at once"
     assert await world.said("limits", max_runs=3) == "the new limits hold, once somebody goes on with it"
+
+
+async def test_what_a_person_should_think_twice_about_is_told_before(world: World) -> None:
+    work = [event for number in (1, 2) for event in (started(number), completed(number, cost_usd=1.0))]
+    await world.remote(*work, started(3), policy=Policy(max_runs=20, max_cost_usd=5.0))
+
+    async def told(kind: OrderKind, **data: Any) -> str:
+        return await world.steering.warning("run1", kind, data)
+
+    assert await told("limits", max_runs=30) == ""
+    assert await told("limits", max_cost_usd=1.5) == "budget: that is less than what is used: it stops now"
+    assert await told("limits", deadline=world.clock.now() - 60) == "this deadline is past: it stops now"
+    for everything in ("**", "*", "**/*"):
+        assert (
+            await told("waive", patterns=["a.py", everything])
+            == f"{everything} means every file: tests, CI and thresholds, too"
+        )
+    assert await told("waive", patterns=["tests/**", "*.py"]) == ""
+    assert await told("stop") == ""
+    # Nothing was asked of the run by looking.
+    assert await world.archive.orders.newest("run1") == 0
+
+
+async def test_a_waiver_says_whether_it_is_of_use(world: World) -> None:
+    finding = Finding(path="tests/test_a.py", kind="test_removed", text="gone", blocking=True)
+    seen = ev.IterationValidation(iteration_num=1, passed=False, findings=(finding,))
+    await world.remote(started(1), completed(1, claim=done_claim()), seen, started(2))
+    assert await world.said("waive", patterns=["docs/*"]) == (
+        "these files may change, 1 other finding still in the way; nothing that was found last is meant by that"
+    )
+    assert await world.said("waive", patterns=["tests/*"]) == "these files may change"
 
 
 async def test_the_limits_of_a_run_are_those_that_were_asked_for_last(world: World, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,24 +15,23 @@ from untildone.uplink.fetching import Listed, Reader
 pytestmark = pytest.mark.anyio
 
 
-class Answers:
+class Answers(HttpUplink):
     """A server that says what it is told to, and remembers what it was asked."""
 
-    name = "server.example"
-
     def __init__(self, answer: Callable[[str], Any]) -> None:
-        self._answer = answer
+        super().__init__("https://server.example", "box")
+        self._says = answer
         self.asked: list[str] = []
 
     async def ask(self, method: str, path: str, **_: Any) -> bytes:
         self.asked.append(f"{method} {path}")
-        said = self._answer(path)
+        said = self._says(path)
         return said if isinstance(said, bytes) else json.dumps(said).encode()
 
 
 def reader(answer: Callable[[str], Any]) -> tuple[Reader, Answers]:
     answers = Answers(answer)
-    return Reader(cast("HttpUplink", answers), "box"), answers
+    return Reader(answers, "box"), answers
 
 
 def event(seq: int, type_: str = "continuous.pause_requested", data: Any = None) -> dict[str, Any]:

@@ -170,3 +170,14 @@ async def test_a_run_that_another_machine_has_is_packed_no_more(log: EventLog, t
     await work.pack(uplink)
     assert things.asked == ["tree"]
     assert things.told == []
+
+
+async def test_a_server_that_lost_something_gets_what_did_not_change_again(log: EventLog, things: Things) -> None:
+    uplink, packs = MemoryUplink(), packer(log, things)
+    await packs.pack(uplink)
+    uplink.parcels.clear()
+    await packs.pack(uplink)
+    assert sent(uplink) == {}
+    uplink.losses += 1
+    await packs.pack(uplink)
+    assert sent(uplink) == {"tree": b"t1", "notes": b"n1"}

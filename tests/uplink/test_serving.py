@@ -69,7 +69,12 @@ async def test_all_that_is_in_the_log_is_at_the_server_when_the_run_has_ended(ri
     assert arrived(rig, uplink) == await written(rig)
     account = Accounts(rig.tmp / "state").read(rig.run_id)
     assert account == Account(
-        run_id=rig.run_id, server=SETTINGS.server, sandbox_id="box", acknowledged=state.last_seq, settled=True
+        run_id=rig.run_id,
+        server=SETTINGS.server,
+        sandbox_id="box",
+        acknowledged=state.last_seq,
+        settled=True,
+        key=account.key if account else "",
     )
 
 
@@ -124,7 +129,9 @@ async def test_whoever_watches_is_told_at_once_what_is_waited_for(
     assert not any("telling" in str(one.event) for one in await rig.log.read(rig.run_id, trace=True))
 
 
-async def test_a_token_that_others_can_read_on_the_way_is_warned_of(rig: Rig, uplink: MemoryUplink) -> None:
+@pytest.mark.usefixtures("uplink")
+async def test_a_token_that_others_can_read_on_the_way_is_warned_of(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "UNNOTICED", 30.0)  # how long the last words take is no business of this test
     shown: dict[str, list[str]] = {}
     for number, server in enumerate(
         ("http://server.test", "https://server.test", "http://127.0.0.1:8642", "http://localhost", "http://[::1]:1")

@@ -35,6 +35,9 @@ class MemoryUplink:
     parcels: dict[tuple[str, str], Parcel] = field(default_factory=dict)
     batches: list[tuple[str, int]] = field(default_factory=list)
     """(run, events) of each that came."""
+    taken: list[int] = field(default_factory=list)
+    """Tenures from which the run was taken over."""
+    losses: int = 0
     asked: int = 0
     """How often somebody wanted to know how far it has come."""
     fail: Callable[[], None] = lambda: None
@@ -55,6 +58,11 @@ class MemoryUplink:
         self.batches.append((run_id, len(records)))
         self.changed.set()
         return self._receipt(run_id, len(new))
+
+    async def take(self, run_id: str, *, tenure: int) -> int:
+        self.fail()
+        self.taken.append(tenure)
+        return tenure + 1
 
     async def orders(self, run_id: str, *, after: int, wait: float) -> list[Order]:
         self.fail()

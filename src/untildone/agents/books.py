@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from untildone.agents.prices import cost_from, count, dollars, usage_from
 from untildone.agents.stream import Line
+from untildone.core.dataclass import dataclass
 from untildone.core.events import Event
 from untildone.core.outcome import Usage
 from untildone.core.trace import AgentReply, AgentReplyStarted

@@ -3,9 +3,9 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from untildone.core.dataclass import dataclass
 from untildone.core.outcome import Usage
 
 MILLION = 1_000_000

@@ -1,13 +1,14 @@
 """The tool by which the agent reports, and the two hooks that remind it to."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, cast
 
 from untildone.agents.stream import Line
 from untildone.agents.task_tools import TaskCommand, task_tools
 from untildone.agents.tool_detail import REPORT_TOOL
 from untildone.core.claims import REPORT_SCHEMA, read_claim
+from untildone.core.dataclass import dataclass
 from untildone.core.reviewing import has_verdict
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from untildone.core.dataclass import dataclass
 from untildone.core.events import Event
 from untildone.core.liveness import Pulse
 from untildone.core.outcome import Order, Outcome

@@ -7,26 +7,18 @@ folder from the process, not from the file: so the content travels as it is.
 import gzip
 import io
 import os
-import re
 import tarfile
 import tempfile
-import zlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from contextlib import suppress
 from pathlib import Path
 
 from untildone.agents.transcripts import PROJECTS, SUBAGENTS, transcript_path
+from untildone.core.session_parcel import LARGEST, MAIN, MOST_FILES, SESSION_ID, SUBAGENT, contents, too_large
 from untildone.errors import AgentError
 
-LARGEST = 256 << 20
-"""Bytes of transcripts, unpacked, that travel at most."""
 LARGEST_PARCEL = 64 << 20
 """Bytes of a parcel."""
-MOST_FILES = 500
-SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
-# A name that fits into the header of a tar: a longer one would need a header of its own.
-_NAME = re.compile(r"agent-[0-9A-Za-z_-]{1,80}\.(?:jsonl|meta\.json)")
-_MAIN = "main.jsonl"
 _CHUNK = 1 << 20
 
 
@@ -42,7 +34,7 @@ def session_files(config_dir: Path, cwd: str, session_id: str) -> list[Path]:
             return []
         main = found[-1]
     below = main.with_suffix("") / SUBAGENTS
-    others = sorted(path for path in below.glob("agent-*") if _NAME.fullmatch(path.name) and _is_file(path))
+    others = sorted(path for path in below.glob("agent-*") if SUBAGENT.fullmatch(path.name) and _is_file(path))
     return [main, *others[:MOST_FILES]]
 
 
@@ -72,11 +64,11 @@ def pack_session(
         for path in files:
             content = mask(_whole_lines(path, left))
             left -= len(content)
-            entry = tarfile.TarInfo(_MAIN if path is files[0] else path.name)
+            entry = tarfile.TarInfo(MAIN if path is files[0] else path.name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     if packed.tell() > LARGEST_PARCEL:
-        raise AgentError(_too_large(session_id))
+        raise AgentError(too_large(session_id))
     return packed.getvalue()
 
 
@@ -95,13 +87,13 @@ def install_session(config_dir: Path, cwd: str, session_id: str, parcel: bytes) 
     when another conversation of that id is there already.
     """
     main = _main_place(config_dir, cwd, session_id)
-    contents = dict(_contents(session_id, parcel))
-    _refuse_headless(session_id, contents)
-    _refuse_another(main, contents[_MAIN], session_id)
+    found = dict(contents(session_id, parcel))
+    _refuse_headless(session_id, found)
+    _refuse_another(main, found[MAIN], session_id)
     subagents = main.with_suffix("") / SUBAGENTS
-    placed = [(subagents / name, content) for name, content in contents.items() if name != _MAIN]
+    placed = [(subagents / name, content) for name, content in found.items() if name != MAIN]
     try:
-        for place, content in (*placed, (main, contents[_MAIN])):
+        for place, content in (*placed, (main, found[MAIN])):
             _write(place, content)
     except OSError as trouble:
         raise AgentError(
@@ -114,7 +106,7 @@ def install_transcript(config_dir: Path, cwd: str, session_id: str, content: byt
     """Put one transcript, as Claude wrote it, where Claude finds it; an older copy of it is replaced."""
     main = _main_place(config_dir, cwd, session_id)
     if len(content) > LARGEST:
-        raise AgentError(_too_large(session_id))
+        raise AgentError(too_large(session_id))
     _refuse_another(main, content, session_id)
     try:
         _write(main, content)
@@ -135,40 +127,12 @@ def check_session(session_id: str, parcel: bytes) -> None:
     """Read a parcel through without putting anything in place. AgentError when it is no such parcel."""
     if not SESSION_ID.fullmatch(session_id):
         raise AgentError(f"{session_id[:60]!r} is no name of a session: it is not used")
-    _refuse_headless(session_id, {name for name, _ in _contents(session_id, parcel)})
+    _refuse_headless(session_id, {name for name, _ in contents(session_id, parcel)})
 
 
 def _refuse_headless(session_id: str, names: Container[str]) -> None:
-    if _MAIN not in names:
+    if MAIN not in names:
         raise AgentError(f"the transcript of session {session_id} is not in its parcel: it cannot go on here")
-
-
-def _contents(session_id: str, parcel: bytes) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of a parcel: plain files with the names we give, and not more than fits.
-
-    Read by hand: `tarfile` takes headers that extend others into memory, however large they say they are.
-    """
-    left, count = LARGEST, 0
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(parcel)) as squeezed:
-            while any(block := squeezed.read(tarfile.BLOCKSIZE)):
-                entry = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
-                if not (entry.isreg() and entry.size >= 0 and (entry.name == _MAIN or _NAME.fullmatch(entry.name))):
-                    raise AgentError(f"the parcel of session {session_id} holds what is no transcript: it is not used")
-                left, count = left - entry.size, count + 1
-                if left < 0 or count > MOST_FILES + 1:
-                    raise AgentError(_too_large(session_id))
-                yield entry.name, _exactly(squeezed, entry.size)
-                squeezed.read(-entry.size % tarfile.BLOCKSIZE)
-    except (tarfile.TarError, EOFError, OSError, zlib.error, ValueError) as trouble:
-        raise AgentError(f"the parcel of session {session_id} is damaged: {trouble}") from trouble
-
-
-def _exactly(file: gzip.GzipFile, size: int) -> bytes:
-    content = file.read(size)
-    if len(content) != size:
-        raise EOFError("it is cut off")
-    return content
 
 
 def _refuse_another(main: Path, content: bytes, session_id: str) -> None:
@@ -195,7 +159,7 @@ def _whole_lines(path: Path, most: int) -> bytes:
     except OSError as trouble:
         raise AgentError(f"{path} cannot be read: {trouble.strerror or trouble}") from trouble
     if len(content) > most:
-        raise AgentError(_too_large(path.stem))
+        raise AgentError(too_large(path.stem))
     return content if path.suffix == ".json" else content[: content.rfind(b"\n") + 1]
 
 
@@ -223,10 +187,3 @@ def _stat(path: Path) -> os.stat_result | None:
         return path.stat()
     except OSError:
         return None
-
-
-def _too_large(session_id: str) -> str:
-    return (
-        f"the transcripts of session {session_id} are too large to travel ({LARGEST >> 20} MB at most): "
-        "on another machine the run goes on in a new session"
-    )

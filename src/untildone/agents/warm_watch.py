@@ -1,9 +1,8 @@
 """How long to wait for what, while an iteration runs in a warm process. No clock of its own."""
 
-from dataclasses import dataclass
-
 from untildone.agents.conversation import Conversation
 from untildone.agents.stream import Line
+from untildone.core.dataclass import dataclass
 
 STEP = 0.5
 """Seconds between two requests to end the turn, and for a stopped task to be gone when somebody is waiting."""

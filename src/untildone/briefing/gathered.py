@@ -1,10 +1,11 @@
 """What a briefing needs that the folded state does not keep, gathered from the control records in one pass."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from untildone.core import events as ev
 from untildone.core import trace as tr
+from untildone.core.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -1,12 +1,11 @@
 """argv in, exit code out: the list of commands, and the one place where errors become lines."""
 
-import difflib
 import errno
+import gc
 import importlib
 import os
 import signal
 import time
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -98,6 +97,7 @@ class Commands(click.Group):
         for part in (*COMMANDS.values(), HIDDEN):
             if cmd_name in part:
                 module = importlib.import_module(f"untildone.cli.{part[cmd_name][0]}")
+                _collect_garbage_again()
                 command: click.Command = getattr(module, cmd_name.replace("-", "_"))
                 return command
         return None
@@ -107,6 +107,8 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest command when there is none of that name."""
         if args and args[0] not in (*self.list_commands(ctx), *HIDDEN) and not args[0].startswith("-"):
+            import difflib
+
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
             hint = f"did you mean `untildone {near[0]}`?" if near else "`untildone --help` lists them"
             raise UsageError(f"no command {args[0]!r}: {hint}")
@@ -122,6 +124,13 @@ class Commands(click.Group):
         """Examples, as they are typed."""
         formatter.write_paragraph()
         formatter.write(EXAMPLES)
+
+
+def _collect_garbage_again() -> None:
+    """The start is over: from here on garbage is made, which is no part of what was imported."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 @click.group(
@@ -177,6 +186,8 @@ def _fail(line: str, code: int) -> int:
 
 
 def _crash_line(bug: Exception) -> str:
+    import traceback
+
     from untildone.config import state_dir
     from untildone.store.leftovers import clear_crash_logs
 

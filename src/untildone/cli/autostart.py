@@ -5,13 +5,13 @@ import os
 import plistlib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from xml.parsers.expat import ExpatError
 
 import click
 
 from untildone.cli.guarding import operator_only
+from untildone.core.dataclass import dataclass
 from untildone.errors import UntildoneError, UsageError
 
 UNIT_NAME = "untildone.service"

@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from untildone import config, wiring
 from untildone.agents.argv import find_claude
 from untildone.core import checkup
 from untildone.core.checkup import Finding
+from untildone.core.dataclass import dataclass
 from untildone.core.figures import count, size
 from untildone.core.notice import trial_note
 from untildone.core.printable import one_line

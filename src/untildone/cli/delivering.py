@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -18,6 +18,7 @@ from untildone.cli.guarding import operator_only
 from untildone.cli.options import ThemedCommand, folder_of, place_options, setting_options, store_of
 from untildone.cli.streams import say
 from untildone.core.changed import settings_changed
+from untildone.core.dataclass import dataclass
 from untildone.core.decide import Land, Verify, decide
 from untildone.core.delivery import has_arrived
 from untildone.core.events import ContinuousResumed, Event, Record, Rewound, SettingsChanged, WaiverGiven

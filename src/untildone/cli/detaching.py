@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -21,6 +20,7 @@ from untildone.cli.guarding import operator_only
 from untildone.cli.logfiles import bounded, make_way
 from untildone.cli.streams import put, say
 from untildone.core import codec
+from untildone.core.dataclass import dataclass
 from untildone.core.policy import Policy, RunSpec
 from untildone.errors import StoreError, UsageError
 from untildone.store.leftovers import RUN_LOGS

@@ -6,16 +6,15 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from untildone import wiring
-from untildone.cli.progress import open_progress
 from untildone.cli.signals import StopSignals
 from untildone.cli.streams import put, say
+from untildone.core.dataclass import dataclass
 from untildone.core.events import ContinuousResumed, Event, Record
 from untildone.core.oneliners import check_template, closing_lines, result_line
 from untildone.core.policy import Policy, RunSpec
@@ -25,7 +24,9 @@ from untildone.core.views import result_json, run_view
 from untildone.engine.journal import load_state
 from untildone.errors import UsageError
 from untildone.ports import EventLog
-from untildone.uplink.settings import UplinkSettings
+
+if TYPE_CHECKING:
+    from untildone.uplink.settings import UplinkSettings
 
 Observer = Callable[[Record], None]
 T = TypeVar("T")
@@ -136,7 +137,7 @@ async def drive_one(
     *,
     env: Mapping[str, str] | None = None,
     taken_up: Callable[[], None] = lambda: None,
-    uplink: UplinkSettings | None = None,
+    uplink: "UplinkSettings | None" = None,
 ) -> Driven:
     """Drive a run to its stop, showing it on the way. `taken_up` is called once it is really in the log.
 
@@ -190,6 +191,8 @@ def progress(output: Output, start: LoopState, *, leaves: bool = False) -> Itera
     if output.for_programs:
         yield None
         return
+    from untildone.cli.progress import open_progress
+
     now = wiring.system_clock().now
     with open_progress(sys.stdout, start, now=now, env=os.environ, verbose=output.verbose, leaves=leaves) as display:
         yield display.on_record

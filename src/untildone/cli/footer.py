@@ -5,12 +5,13 @@ Imports rich, which is slow to load: only `live` imports this.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rich.text import Text
 
 from untildone.core import events as ev
 from untildone.core import trace as tr
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.events import Record
 from untildone.core.figures import count, short_commit

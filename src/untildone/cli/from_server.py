@@ -20,6 +20,7 @@ from untildone.moving import Destination, bring_here
 from untildone.uplink.client import HttpUplink
 from untildone.uplink.fetching import Reader
 from untildone.uplink.opening import token_for
+from untildone.uplink.owed import new_key
 from untildone.uplink.settings import checked_address, sandbox_slug
 
 _SHOWN = 200
@@ -42,11 +43,19 @@ async def bring(
         return config.changed(typed, spec, policy, now=clock.now()) if typed else (spec, policy)
 
     blank, _ = settle(RunSpec(goal="", cwd=str(folder), name=""), Policy())
-    uplink = HttpUplink(server, sandbox_id, token)
+    if not token:
+        # A server on this machine shows the run without one, and would refuse when the yes to it was given already.
+        raise UsageError(
+            f"taking a run over needs an operator token, on the server's own machine too: set {config.SERVER_TOKEN} to "
+            "what `untildone token create --scope operator` prints there"
+        )
+    key = new_key()
+    uplink = HttpUplink(server, sandbox_id, token, key=lambda _: key)
     try:
         async with opened(store) as log:
             to = Destination(
-                log=log, store=store, folder=folder, server=server, sandbox_id=sandbox_id, clock=clock, take=take,
+                log=log, store=store, folder=folder, server=server, sandbox_id=sandbox_id, key=key,
+                clock=clock, take=take,
                 config_dir=wiring.claude_config_dir(replace(blank, cwd=str(folder)), os.environ),
                 host=socket.gethostname(), agree=lambda lines: _agree(lines, trust=trust), settle=settle,
             )  # fmt: skip

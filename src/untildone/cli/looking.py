@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,10 @@ from untildone.cli.tables import hanging, iterations_table, runs_table, status_t
 from untildone.config import expanded
 from untildone.core.chain import not_started
 from untildone.core.codec import to_wire
+from untildone.core.dataclass import dataclass
 from untildone.core.events import ContinuousCompleted, ContinuousSuspended, IterationValidation, Record
 from untildone.core.figures import count
 from untildone.core.history import iteration_rows
-from untildone.core.lines import event_line
-from untildone.core.replay import parse_changes, what_if
 from untildone.core.views import run_view, status_json
 from untildone.engine.journal import load_state
 from untildone.errors import RunNotFound, UsageError
@@ -147,6 +146,8 @@ def _print_record(record: Record, row: RunRow, *, as_json: bool) -> None:
         shown = replace(record, event=masked_event(record.event))
         click.echo(json.dumps(to_wire(shown, row.run_id), ensure_ascii=False, default=str))
         return
+    from untildone.core.lines import event_line
+
     line = event_line(record)
     if line is not None:
         moment = f"{datetime.fromtimestamp(record.at).astimezone():%m-%d %H:%M:%S}  "
@@ -169,6 +170,7 @@ def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
 
     async def work(log: EventLog, place: Place) -> str:
         rows = [await _told(log, loops.with_life(row, place.alive)) for row in await log.runs()]
+        rows = [loops.listed(row, place.alive) for row in rows]
         rows.sort(key=lambda row: row.updated_at, reverse=True)
         if as_json:
             return json.dumps([{name: getattr(row, name) for name in RunRow.__slots__} for row in rows])
@@ -222,6 +224,8 @@ def brief(run: str | None, store: str | None, cwd: str | None, *, output: str | 
 @place_options
 def replay(run: str | None, store: str | None, cwd: str | None, *, changes: tuple[str, ...]) -> None:
     """Go through a run again: its iterations, and what another policy would have done."""
+    from untildone.core.replay import parse_changes, what_if
+
     tried = parse_changes(changes)
 
     async def work(log: EventLog, place: Place) -> str:

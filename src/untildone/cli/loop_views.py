@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from untildone.cli.tables import aligned, hanging, iterations_table, status_text
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.events import IterationCompleted, IterationStarted, Record
 from untildone.core.figures import clock, count, dollars

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from untildone import trees
 from untildone.cli.driving import opened
 from untildone.cli.streams import say
 from untildone.core.policy import RunSpec
@@ -17,6 +16,8 @@ from untildone.ports import EventLog, RunRow
 
 async def in_own_tree(spec: RunSpec, wish: str, store: Path, *, parent: str | None, new: bool) -> RunSpec:
     """The same run in a worktree: the one it has already, or a new one."""
+    from untildone import trees
+
     folder = Path(spec.cwd)
     top = (await trees.repository_of(folder, store)).top
     if not new:
@@ -44,6 +45,8 @@ async def tidy_up(log: EventLog, state: LoopState, store: Path) -> None:
     """After a run that is done: remove its worktree if it was asked for, or say why it stays."""
     if not state.spec.cleanup_worktree or state.spec.repository is None or state.phase != "completed":
         return
+    from untildone import trees
+
     live = [row.folder for row in await log.runs() if row.alive]
     try:
         fate = await trees.tidy_worktree(state.spec, store, live)

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from untildone import __version__
 from untildone.cli.guarding import human_only
 from untildone.cli.options import folder_of
 from untildone.config import state_dir
+from untildone.core.dataclass import dataclass
 from untildone.core.hook_settings import cap_of, is_raised, our_commands, plugin_of, read_settings
 from untildone.errors import ConfigError, UsageError
 from untildone.hook import installing

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from untildone.cli.streams import say
 from untildone.cli.worktrees import list_and_leave
 from untildone.core.changed import settings_changed
 from untildone.core.coherence import remarks
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.events import Event, ResetRequested
 from untildone.core.figures import count

@@ -136,6 +136,7 @@ def run_server(settings: "ServerSettings", *, opens: bool) -> int:
 
 
 async def _serve(settings: "ServerSettings", *, opens: bool) -> None:
+    from untildone.server.running import only_serve
     from untildone.serving import open_server
 
     starting = asyncio.current_task()
@@ -155,6 +156,7 @@ async def _serve(settings: "ServerSettings", *, opens: bool) -> None:
                 _open_in_browser(f"{server.url}/login/{door.links.make()}")
 
         _on_signals(server.stop)
+        only_serve()
         await server.serve(ready)
 
 
@@ -202,10 +204,9 @@ def _reach(settings: "ServerSettings") -> str:
 
 def shown_database(url: str) -> str:
     """Where the database is, without a password."""
-    if url.startswith("sqlite:///"):
-        return url.removeprefix("sqlite:///")
-    parts = urlsplit(url)
-    return one_line(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
+    from untildone.server.archive.places import shown_place
+
+    return shown_place(url)
 
 
 def database_url(given: str | None) -> str:

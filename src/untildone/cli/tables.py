@@ -9,7 +9,7 @@ from untildone.core.events import Record
 from untildone.core.figures import dollars, short_commit
 from untildone.core.history import IterationRow, iteration_rows
 from untildone.core.printable import ELLIPSIS, columns, cut, one_line
-from untildone.core.views import RunView
+from untildone.core.views import NO_SESSION, RunView
 from untildone.ports import RunRow
 
 _NAME_WIDTH = 40
@@ -26,7 +26,7 @@ def runs_table(rows: Sequence[RunRow], now: float, width: int | None = None) -> 
     lines = [("RUN", "ID", "STATUS", "LAST EVENT", "FOLDER")]
     for row in rows:
         interrupted = row.status == "running" and not row.alive
-        status = "interrupted" if interrupted else row.status
+        status = "interrupted" if interrupted else NO_SESSION if row.status == "waiting" else row.status
         age = f"{format_duration(max(0.0, now - row.updated_at))} ago"
         lines.append((one_line(row.name, _NAME_WIDTH), row.run_id, status, age, one_line(row.folder)))
     room = _room(lines, width)

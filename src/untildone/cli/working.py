@@ -6,7 +6,7 @@ import os
 import platform
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -20,6 +20,7 @@ from untildone.cli.running import Wish, job_for
 from untildone.cli.streams import put, say
 from untildone.cli.tables import aligned
 from untildone.core.coherence import remarks
+from untildone.core.dataclass import dataclass
 from untildone.core.limits import limit_of
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line

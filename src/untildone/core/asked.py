@@ -61,7 +61,13 @@ def refused(state: LoopState, _: ev.OrderRefused, __: float) -> LoopState:
 def moved(state: LoopState, event: ev.RunMoved, _: float) -> LoopState:
     """Another machine drives now. What its predecessor left open may have cost more than anybody here can see."""
     left = None if state.open is None else replace(state.open, out_of_sight=True)
-    return replace(state, tenure=max(state.tenure, event.tenure), open=left)
+    arrival = replace(state.arrival, start=event.start or state.arrival.start)
+    state = replace(state, tenure=max(state.tenure, event.tenure), open=left, arrival=arrival)
+    if state.spec.landing.land != "merge":
+        return state
+    # It merges into a branch of the clone it works in, and that one is another now.
+    land_due = state.land_due or arrival.landed is not None
+    return replace(state, arrival=replace(arrival, landed=None, merged=None, commit=None), land_due=land_due)
 
 
 def reset(state: LoopState, event: ev.ResetRequested, _: float) -> LoopState:

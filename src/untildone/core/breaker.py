@@ -5,9 +5,10 @@ Stdlib only: the Stop hook runs this file under `python3 -I -S`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from .dataclass import dataclass
 from .policy import Policy
 from .repeats import failures_in_a_row
 

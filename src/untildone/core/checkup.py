@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from untildone.core.dataclass import dataclass
 from untildone.core.faults import NETWORK, Remedy, classify
 from untildone.core.figures import clock, count, dollars, size
 from untildone.core.outcome import FaultEvidence

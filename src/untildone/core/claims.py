@@ -5,9 +5,9 @@ Stdlib only: the Stop hook runs this file under `python3 -I -S`.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from .dataclass import dataclass
 from .markdown import WRAPPING, split_lines
 from .signals import echoes, says_signal
 

@@ -1,10 +1,11 @@
 """How an iteration ends: from what came back to the events that close it. Pure, so replay can ask it again."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypedDict
 
 from untildone.core import events as ev
 from untildone.core.claims import Claim, read_claim, without_status
+from untildone.core.dataclass import dataclass
 from untildone.core.faults import MODEL_ERROR, SESSION_LOST, TIMEOUT, TURNS_EXHAUSTED, Fault, Remedy, classify
 from untildone.core.limits import LONGEST_PROBE
 from untildone.core.outcome import Evidence, FaultEvidence, Outcome

@@ -4,14 +4,17 @@ Each field's docstring is its documentation: `docs/settings.md` is generated fro
 """
 
 import hashlib
-from dataclasses import dataclass
 from typing import Literal
+
+from .dataclass import dataclass
 
 Kind = Literal["command", "tasks-ticked", "tasks-done", "tree-clean", "pushed", "pr-open", "ci-green"]
 Room = Literal["clean", "tree"]
 
 CONDITIONS: tuple[Kind, ...] = ("tasks-ticked", "tasks-done", "tree-clean", "pushed", "pr-open", "ci-green")
 """What the loop can see by itself, without a command."""
+FAIL_TO_PASS = "fail-to-pass"  # noqa: S105 -- no password: it passes
+"""What the proof that new tests fail on old code is called among the results."""
 FORGE_CONDITIONS: frozenset[Kind] = frozenset({"pushed", "pr-open", "ci-green"})
 
 

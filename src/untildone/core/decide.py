@@ -1,10 +1,10 @@
 """What happens next. Every stop rule lives in this file, and nothing else does."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from untildone.core import breaker, window
+from untildone.core.dataclass import dataclass
 from untildone.core.delivery import CLEAN_ROOM, done_for, landing_for, owes_check, owes_review
 from untildone.core.durations import format_duration
 from untildone.core.faults import (

@@ -1,10 +1,9 @@
 """A unified diff as facts that can be told: counts, a beginning to look at, and the whole of it while it is small."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-from untildone.core.secrets import redact
+from untildone.core.dataclass import dataclass
 
 PREVIEW_LINES = 100
 PREVIEW_CHARS = 5000
@@ -46,6 +45,8 @@ class Difference:
 
 def diff_facts(diff: str, *, lines_added: int, lines_removed: int, size: int | None = None) -> DiffFacts:
     """The facts of a diff, secrets aside; `size` is how many characters it really has, if `diff` is its beginning."""
+    from untildone.core.secrets import redact
+
     size = len(diff) if size is None else size
     is_whole = size <= FULL_CHARS
     # Before anything is cut: half a key is not recognised any more.

@@ -1,7 +1,8 @@
 """What every event is: a frozen, versioned fact, and how it stands in the log."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+from untildone.core.dataclass import dataclass
 
 Kind = Literal["control", "trace"]
 Source = Literal["agent", "worker", "system"]

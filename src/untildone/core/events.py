@@ -6,10 +6,11 @@ Evolving one: new fields get a default; anything else raises VERSION and adds an
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from untildone.core.claims import Claim
+from untildone.core.dataclass import dataclass
 from untildone.core.event import Command as Command
 from untildone.core.event import Event as Event
 from untildone.core.event import Kind as Kind
@@ -377,3 +378,5 @@ class RunMoved(Command):
     """Grows with every machine: words of an earlier one are refused."""
     host: str = ""
     """Where it is now."""
+    start: str | None = None
+    """The commit it began with, where another one stands for that there."""

@@ -1,8 +1,9 @@
 """New tests on old code: a test that passes on both proves nothing about the change."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from untildone.core.contract import FAIL_TO_PASS
+from untildone.core.dataclass import dataclass
 from untildone.core.failing_tests import Failing, failing_tests
 from untildone.core.findings import FileChange
 from untildone.core.guard_languages import reader_for
@@ -10,8 +11,6 @@ from untildone.core.guard_rules import judge_of
 from untildone.core.guard_units import read_source
 from untildone.core.outcome import CheckResult
 
-NAME = "fail-to-pass"
-"""What it is called among the results."""
 _NAMED = 5
 _ADVICE = "say with --fail-to-pass-check CMD how only the new tests are run, such as 'pytest tests/test_new.py'"
 
@@ -45,7 +44,7 @@ def changed_tests(changes: Sequence[FileChange]) -> dict[str, Changed]:
 def verdict(wrong: str, *, tests: Sequence[str] = ()) -> CheckResult:
     """It as one more condition of the contract, so that every report tells how it came out."""
     said = wrong or f"fails on the code the run began with: {_some(tests)}"
-    return CheckResult(name=NAME, command="", passed=not wrong, output_tail=said, room="clean")
+    return CheckResult(name=FAIL_TO_PASS, command="", passed=not wrong, output_tail=said, room="clean")
 
 
 def not_shown(

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from untildone.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

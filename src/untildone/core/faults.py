@@ -5,9 +5,9 @@ One table, from evidence to name to remedy. Judged from structured evidence; pro
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 
+from untildone.core.dataclass import dataclass
 from untildone.core.outcome import FaultEvidence
 from untildone.core.wording import tells_usage_limit
 

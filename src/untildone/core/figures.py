@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, tzinfo
 from shlex import quote
 
+from untildone.core.dataclass import dataclass
 from untildone.core.faults import FAULTS
 from untildone.core.stopping import Reason
 
@@ -70,6 +71,19 @@ def _moment(at: float, zone: tzinfo | None) -> datetime:
     except (OverflowError, ValueError, OSError):
         # A moment no calendar holds can only come from a damaged or hostile event.
         return datetime.fromtimestamp(0, UTC).astimezone(zone)
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A line with a moment in it: whoever shows it tells the moment in the reader's own zone."""
+
+    before: str
+    at: float
+    after: str = ""
+
+    def told(self, now: float, zone: tzinfo | None = None) -> str:
+        """The line, as a clock of that zone has the moment."""
+        return f"{self.before}{clock(self.at, now, zone)}{self.after}"
 
 
 def cause_text(cause: str) -> str:

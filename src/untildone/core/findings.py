@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal
+
+from untildone.core.dataclass import dataclass
 
 FindingKind = Literal[
     "test_deleted", "test_removed", "skip_added", "threshold_lowered", "ci_changed", "settings_changed",

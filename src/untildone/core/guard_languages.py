@@ -4,9 +4,10 @@ Every pattern is matched against single lines of bounded length, without the com
 """
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
+
+from untildone.core.dataclass import dataclass
 
 _QUOTED = r"""\s*\(?\s*(?P<q>['"`])(?P<name>.{1,300}?)(?P=q)"""
 _NOTHING = r"(?!)"

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
 from typing import Literal
+
+from untildone.core.dataclass import dataclass
 
 Judge = Literal["test", "inline tests", "ci", "settings", "mixed settings"]
 

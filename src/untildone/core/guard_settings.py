@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from untildone.core.dataclass import dataclass
 from untildone.core.findings import FileChange, Finding
 from untildone.core.guard_commands import guarded_names, options, redefined
 from untildone.core.guard_outline import Outline, outline

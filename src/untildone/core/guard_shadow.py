@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from untildone.core.contract import Contract
+from untildone.core.dataclass import dataclass
 from untildone.core.findings import FileChange, Finding
 
 TOOLS = frozenset({

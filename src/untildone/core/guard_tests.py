@@ -3,9 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
+from untildone.core.dataclass import dataclass
 from untildone.core.findings import FileChange, Finding
 from untildone.core.guard_languages import Reader, reader_for
 from untildone.core.guard_python import collected_tests

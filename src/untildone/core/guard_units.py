@@ -5,9 +5,10 @@ Nothing here parses a language. The texts are hostile and may be of any size, so
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from untildone.core.dataclass import dataclass
 from untildone.core.guard_languages import Reader
 
 LINE = 1000

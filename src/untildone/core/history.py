@@ -1,11 +1,12 @@
 """The iterations of a run as a table: one row each, however many tries it took."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from untildone.core import events as ev
 from untildone.core.claims import says_done
+from untildone.core.dataclass import dataclass
 from untildone.core.fold import apply
 from untildone.core.state import LoopState, Spend
 

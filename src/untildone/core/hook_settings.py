@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from untildone.core import json_text
+from untildone.core.dataclass import dataclass
 from untildone.errors import ConfigError
 
 MARK = "# untildone"

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from untildone.core.dataclass import dataclass
 
 _SPACE = " \t\r\n"
 _DECODER = json.JSONDecoder()

@@ -116,6 +116,7 @@ def rewound(state: LoopState, event: ev.Rewound, _: float) -> LoopState:
         verified=False, guarded=False, approved=False, review_due=False, land_due=False, streak=0, streak_form="none",
         feedback="", checks_said="", refused_streak=(0, "none"), findings=(), red=(), half_done=None, unsettled=None,
         retry=None, last_session=None, blocked=None, commit_trouble="",
+        arrival=replace(state.arrival, commit=None, because=""),
     )  # fmt: skip
 
 

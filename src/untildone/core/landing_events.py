@@ -1,8 +1,8 @@
 """The work's way: into commits and snapshots, and from there to where the user wants it."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from untildone.core.dataclass import dataclass
 from untildone.core.event import Event, Kind, Source
 
 RejectionCause = Literal["checks", "conflict", "ci", "comments", "changes_requested"]

@@ -1,8 +1,8 @@
 """The limits a user can set on a run, as one table: what each counts, and whether it cuts a running iteration."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from untildone.core.dataclass import dataclass
 from untildone.core.policy import Policy
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason

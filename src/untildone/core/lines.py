@@ -1,12 +1,13 @@
 """One plain line for any event: what `untildone log` and the plain output show."""
 
 from collections.abc import Callable, Mapping
+from datetime import tzinfo
 from typing import Any
 
 from untildone.core import events as ev
 from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS, Remedy
-from untildone.core.figures import cause_text, clock, count, dollars, short_commit, stop_detail
+from untildone.core.figures import Timed, cause_text, count, dollars, short_commit, stop_detail
 from untildone.core.limits import LIMITS
 from untildone.core.lines_agent import AGENT_LINERS
 from untildone.core.lines_delivery import DELIVERY_LINERS, review_line
@@ -18,13 +19,20 @@ DETAIL = 200
 """Columns kept of what the agent or a program wrote."""
 
 
+_DEADLINE = "deadline"
 _SIGNALS = {"SIGINT": "Ctrl+C", "SIGTERM": "asked to end", "SIGHUP": "the terminal is gone"}
 
-Liner = Callable[[Any, float], str | None]
+Liner = Callable[[Any, float], str | Timed | None]
 
 
-def event_line(record: ev.Record) -> str | None:
-    """One safe line about an event, or None for what would only be noise."""
+def event_line(record: ev.Record, zone: tzinfo | None = None) -> str | None:
+    """One safe line about an event, or None for what would only be noise. `zone` None: local time."""
+    said = event_text(record)
+    return said.told(record.at, zone) if isinstance(said, Timed) else said
+
+
+def event_text(record: ev.Record) -> str | Timed | None:
+    """The same, with the moment that it names still to be told."""
     event = record.event
     liner = _LINERS.get(type(event))
     if liner is None:
@@ -54,16 +62,20 @@ def _recovered(event: ev.ContinuousRecovered, _: float) -> str:
     return ", ".join(found)
 
 
-def _waiting(event: ev.ContinuousWaiting, at: float) -> str:
-    until = f" until {clock(event.until, at)} ({format_duration(event.until - at)})" if event.until is not None else ""
+def _waiting(event: ev.ContinuousWaiting, at: float) -> str | Timed:
+    said = f"waiting for {one_line(cause_text(event.cause), DETAIL)}"
     detail = f": {one_line(event.detail, DETAIL)}" if event.detail else ""
-    return f"waiting for {one_line(cause_text(event.cause), DETAIL)}{until}{detail}"
+    if event.until is None:
+        return f"{said}{detail}"
+    return Timed(f"{said} until ", event.until, f" ({format_duration(event.until - at)}){detail}")
 
 
-def _limit_reached(event: ev.ContinuousLimitReached, _: float) -> str:
+def _limit_reached(event: ev.ContinuousLimitReached, _: float) -> str | Timed:
     limit = next((limit for limit in LIMITS if limit.field == event.limit_type), None)
-    said = meaning(limit.reason) if limit else one_line(event.limit_type, DETAIL)
-    return f"limit reached: {said} ({event.current_value:.6g} of {event.limit_value:.6g})"
+    said = f"limit reached: {meaning(limit.reason) if limit else one_line(event.limit_type, DETAIL)}"
+    if event.limit_type == _DEADLINE:
+        return Timed(f"{said} (", event.limit_value, ")")
+    return f"{said} ({event.current_value:.6g} of {event.limit_value:.6g})"
 
 
 def _hook_failed(event: ev.HookFailed, _: float) -> str:
@@ -82,6 +94,8 @@ def _completed(event: ev.ContinuousCompleted, _: float) -> str:
 
 def _why(reason: str, detail: str) -> str:
     said, detail = f"{meaning(reason)} [{reason}]", stop_detail(reason, detail)
+    if reason == Reason.STOP_REQUESTED and detail.startswith("by "):
+        return one_line(f"asked for {detail} [{reason}]", 2 * DETAIL)
     if reason == Reason.CLEAN_ROOM:
         return said  # the line before, about the checks, has all of it
     return one_line(f"{said}: {detail}" if detail else said, 2 * DETAIL)
@@ -124,15 +138,15 @@ def _changed(evidence: Evidence) -> str:
     return "nothing changed" if evidence.tree else ""
 
 
-def _iteration_failed(event: ev.IterationFailed, at: float) -> str:
+def _iteration_failed(event: ev.IterationFailed, _: float) -> str | Timed:
     fault = FAULTS.get(event.error_type)
     why = fault.meaning if fault else event.error_type
     facts = f"iteration {event.iteration_num} broke off after {format_duration(event.duration_seconds)}"
     # Trouble that passes by itself is announced with its wait; what the API said about it is in the log.
     passes = fault is not None and fault.remedy in {Remedy.WAIT, Remedy.BACK_OFF}
-    again = f", next try at {clock(event.retry_at, at)}" if event.retry_at is not None and not passes else ""
     said = "" if passes or event.error in {"", why} else f" ({one_line(event.error, DETAIL)})"
-    return f"{facts}, {_cost(event.cost_usd, event.estimated_usd)}: {one_line(why, DETAIL)}{said}{again}"
+    told = f"{facts}, {_cost(event.cost_usd, event.estimated_usd)}: {one_line(why, DETAIL)}{said}"
+    return told if event.retry_at is None or passes else Timed(f"{told}, next try at ", event.retry_at)
 
 
 def _cost(cost: float | None, estimated: float) -> str:
@@ -188,9 +202,25 @@ def _message(event: ev.MessageReceived, _: float) -> str:
     return one_line(f"{'urgent ' if event.urgent else ''}message from {event.by}: {event.content}", DETAIL)
 
 
-def _limits(event: ev.LimitsChanged, _: float) -> str:
-    changes = ", ".join(f"{name} = {'none' if value is None else value}" for name, value in event.changes.items())
-    return one_line(f"{event.by} changed the limits: {changes}", DETAIL)
+def _limits(event: ev.LimitsChanged, _: float) -> str | Timed:
+    # The deadline last: it is a moment, which others tell in a zone of their own.
+    changes = sorted(event.changes.items(), key=lambda change: change[0] == _DEADLINE)
+    said = [f"{name} = {_limit_value(name, value)}".rstrip() for name, value in changes]
+    line = one_line(f"{event.by} changed the limits: {', '.join(said)}", DETAIL)
+    deadline = event.changes.get(_DEADLINE)
+    return line if deadline is None else Timed(f"{line} ", deadline)
+
+
+def _limit_value(name: str, value: float | None) -> str:
+    if value is None:
+        return "none"
+    match name:
+        case "max_cost_usd":
+            return dollars(value)
+        case "max_duration":
+            return format_duration(value)
+        case _:
+            return "" if name == _DEADLINE else f"{value:.10g}"
 
 
 def _settings(event: ev.SettingsChanged, _: float) -> str:

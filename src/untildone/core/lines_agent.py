@@ -5,7 +5,7 @@ from typing import Any
 
 from untildone.core import events as ev
 from untildone.core import trace as tr
-from untildone.core.figures import clock
+from untildone.core.figures import Timed
 from untildone.core.printable import one_line
 from untildone.core.spending import lane_name
 
@@ -22,7 +22,7 @@ _SIGNS = {
     "TodoWrite": "☑", "TaskCreate": "☑", "TaskUpdate": "☑",
 }  # fmt: skip
 
-Liner = Callable[[Any, float], str | None]
+Liner = Callable[[Any, float], str | Timed | None]
 
 
 def tool_line(event: tr.AgentToolUse, width: int = _DETAIL) -> str:
@@ -62,9 +62,9 @@ def telling(text: str, width: int) -> str:
     return one_line(" ".join(line for line in text.splitlines() if any(map(str.isalnum, line))), width)
 
 
-def _system(event: tr.AgentSystem, at: float) -> str | None:
+def _system(event: tr.AgentSystem, at: float) -> str | Timed | None:
     said = _SYSTEM_LINERS.get(event.subtype, _other_system)(event, at)
-    return one_line(said, _DETAIL) if said else None
+    return one_line(said, _DETAIL) if isinstance(said, str) else said
 
 
 def _api_retry(event: tr.AgentSystem, _: float) -> str:
@@ -76,14 +76,14 @@ def _api_retry(event: tr.AgentSystem, _: float) -> str:
     return f"the API {what} ({data.get('error')}): Claude tries again{when} ({tries})"
 
 
-def _rate_limit(event: tr.AgentSystem, at: float) -> str | None:
+def _rate_limit(event: tr.AgentSystem, _: float) -> str | Timed | None:
     data = event.data
     if data.get("status") == "allowed":
         return None
     used, resets = data.get("utilization"), data.get("resetsAt")
     share = f", {used:.0%} used" if isinstance(used, int | float) else ""
-    until = f", resets at {clock(resets, at)}" if isinstance(resets, int | float) else ""
-    return f"usage limit {data.get('rateLimitType')}: {data.get('status')}{share}{until}"
+    said = one_line(f"usage limit {data.get('rateLimitType')}: {data.get('status')}{share}", _DETAIL)
+    return Timed(f"{said}, resets at ", resets) if isinstance(resets, int | float) else said
 
 
 def _denied(event: tr.AgentSystem, _: float) -> str:

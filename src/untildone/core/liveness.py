@@ -1,7 +1,8 @@
 """Is the agent alive? Folded from samples of what it shows: lines, CPU time, bytes, new processes. Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from untildone.core.dataclass import dataclass
 from untildone.core.policy import Policy
 
 CPU_NOISE = 0.05

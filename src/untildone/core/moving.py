@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from untildone.core.policy import ALLOWED_TOOLS, AgentOptions, Policy, RunSpec
+from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 
 HIDDEN = "(hidden)"
@@ -14,6 +15,7 @@ MODEST_USD = 100.0
 """A run that ends with these at the latest may go on without a question about its limits."""
 
 _DEFAULT = AgentOptions()
+_SHORT = 10
 _NOTES = re.compile(r"(?i)[\w -]+\.(?:md|markdown|rst|adoc|org)|[\w -]*notes?[\w -]*(?:\.txt)?")
 
 
@@ -129,9 +131,20 @@ def moved_spec(spec: RunSpec, *, cwd: str, server: str) -> RunSpec:
     )
 
 
-def stays_behind(spec: RunSpec) -> list[str]:
-    """What a user may want to say again on the other machine, one line each."""
-    lines = []
+def stays_behind(state: LoopState, missing: str | None = None) -> list[str]:
+    """What is not here, and what a user may want to say again, one line each. `missing`: the newest commit."""
+    spec, lines = state.spec, []
+    if missing is not None:
+        lines.append(
+            f"the newest work of the run ({one_line(missing[:_SHORT])}) was not sent any more: it is only where it was "
+            "made, and is done again here"
+        )
+    if spec.landing.land == "merge":
+        base, merged = one_line(state.arrival.base or "the base", 60), state.arrival.merged
+        held = f"has it as {one_line(merged[:_SHORT])}" if merged else "may have it"
+        lines.append(
+            f"its work lands on {base} of this clone; {base} of the other machine {held}: push only one of them"
+        )
     if spec.landing.forge_url is not None:
         lines.append("the address of the forge did not come along: give it with --forge-url if it is yours")
     if spec.mask:

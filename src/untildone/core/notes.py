@@ -5,7 +5,7 @@ A line that makes no sense is passed over; a value that makes none becomes the h
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from untildone.core import events as ev
@@ -13,6 +13,7 @@ from untildone.core import trace as tr
 from untildone.core.beginning import beginning
 from untildone.core.claims import Claim, read_claim
 from untildone.core.contract import Contract, commands
+from untildone.core.dataclass import dataclass
 from untildone.core.fold import apply
 from untildone.core.outcome import CheckResult, Evidence, Usage
 from untildone.core.policy import SESSION, AgentOptions, Landing, Policy, RunSpec

@@ -1,12 +1,12 @@
 """What a human far away should hear about a run, and in which words. Pure: sending it is somebody else's file."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from untildone.core import events as ev
 from untildone.core.advice import advice
 from untildone.core.claims import Claim
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import LONGEST, format_duration
 from untildone.core.figures import cause_text, clock, count, dollars, stop_detail
 from untildone.core.limits import limit_of

@@ -1,9 +1,10 @@
 """One iteration as values: what was ordered, what came back, and what it changed."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from untildone.core.claims import Report
 from untildone.core.contract import Room
+from untildone.core.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 Each field's docstring is its documentation: `docs/settings.md` is generated from them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from .contract import Contract
+from .dataclass import dataclass
 
 COMPLETION_SIGNAL = "CONTINUOUS_CLAUDE_PROJECT_COMPLETE"
 

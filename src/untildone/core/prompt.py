@@ -1,8 +1,7 @@
 """What the agent is told: rules that never change (system prompt) and the prompt of one iteration."""
 
-from dataclasses import dataclass
-
 from untildone.core.claims import status_instructions
+from untildone.core.dataclass import dataclass
 from untildone.core.decide import Iterate
 from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS

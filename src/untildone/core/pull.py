@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.policy import Landing
 from untildone.core.printable import one_line

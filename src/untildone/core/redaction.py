@@ -5,7 +5,6 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from untildone.core import events as ev
-from untildone.core.secrets import redact
 
 # What the user or a human wrote is not among them: a run must find its own commands and words again.
 _TOLD_BY_OTHERS = (
@@ -24,6 +23,8 @@ def redacted(event: ev.Event) -> ev.Event:
 
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
+        from untildone.core.secrets import redact
+
         return redact(value)
     if isinstance(value, tuple | list):
         return type(value)(_clean(item) for item in value)

@@ -1,10 +1,11 @@
 """What another policy would have done with what really happened, and what it would have cost."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 from untildone.core import events as ev
+from untildone.core.dataclass import dataclass
 from untildone.core.decide import Stop, decide
 from untildone.core.durations import format_duration
 from untildone.core.figures import count, dollars

@@ -1,7 +1,6 @@
 """What a reviewer is told: rules of its own, the goal, how to see what was done, and how to answer."""
 
-from dataclasses import dataclass
-
+from untildone.core.dataclass import dataclass
 from untildone.core.decide import Iterate
 from untildone.core.diffs import ChangedFile, Difference
 from untildone.core.faults import FAULTS

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from untildone.core.dataclass import dataclass
 from untildone.core.markdown import WRAPPING, fenced, split_lines
 from untildone.core.policy import AgentOptions, RunSpec
 

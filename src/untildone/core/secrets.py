@@ -4,9 +4,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
+from untildone.core.dataclass import dataclass
 from untildone.core.findings import Finding, waived
 
 LINE = 4000

@@ -1,8 +1,8 @@
 """What is told of loops that live inside an interactive Claude Code, where hooks drive them and others look later."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from untildone.core.dataclass import dataclass
 from untildone.core.event import Event
 
 

@@ -1,12 +1,12 @@
 """One setting: what a person can set, every way to set it, and how it is shown. The tables are in `settings`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
 from untildone.core import units
 from untildone.core.contract import CheckSpec, Contract
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.policy import AgentOptions, Landing, Policy, Review, RunSpec, Tending
 

@@ -193,7 +193,9 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("spec", "commands", "notify", units.lines, "URL", "--notify", repeatable=True, guarded=True),
     _setting("spec", "output", "server", units.name_text, "URL", "--server", guarded=True),
     _setting("spec", "output", "server_token_file", units.name_text, "FILE", "--server-token-file", guarded=True),
-    _setting("spec", "output", "sandbox_id", _sandbox_id, "NAME", "--sandbox-id", guarded=True),
+    _setting(
+        "spec", "output", "sandbox_id", _sandbox_id, "NAME", "--sandbox-id", guarded=True, older_env=("SANDBOX_ID",)
+    ),
     _setting("spec", "output", "mask", units.lines, "PATTERN", "--mask", repeatable=True, guarded=True),
     _switch("spec", "output", "portable", ("--portable",), ("--no-portable",), guarded=True),
     _setting("spec", "commands", "then", units.lines, "FILE", "--then", repeatable=True, guarded=True),

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from untildone.core.contract import Contract
-from untildone.core.fail_to_pass import NAME as FAIL_TO_PASS
+from untildone.core.contract import FAIL_TO_PASS, Contract
 from untildone.core.figures import short_commit
 from untildone.core.obstacles import LOOKS_AGAIN, guard_text, obstacles
 from untildone.core.policy import Landing, RunSpec

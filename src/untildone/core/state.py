@@ -1,10 +1,11 @@
 """Where a run stands: the value that `fold` builds from the control events. Nothing else is remembered."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from untildone.core.breaker import Breaker
 from untildone.core.claims import Form, Report
+from untildone.core.dataclass import dataclass
 from untildone.core.findings import Finding
 from untildone.core.outcome import Usage
 from untildone.core.policy import Policy, RunSpec

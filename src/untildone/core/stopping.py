@@ -70,7 +70,7 @@ class Ending(NamedTuple):
 
 ENDINGS: dict[Reason, Ending] = {
     Reason.SHUTDOWN_SIGNAL: Ending(130, "the process was asked to end (Ctrl+C, SIGTERM)"),
-    Reason.STOP_REQUESTED: Ending(130, "asked for by a command (`untildone stop`)"),
+    Reason.STOP_REQUESTED: Ending(130, "asked for by a person (`untildone stop`, or in the dashboard)"),
     Reason.VALIDATION_PASSED: Ending(0, "the agent claimed to be done and every check passed"),
     Reason.COMPLETION_SIGNAL: Ending(0, "there were no checks, and the agent claimed to be done often enough in a row"),
     Reason.BLOCKED: Ending(5, "the agent reported that it is blocked"),

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from untildone.core.dataclass import dataclass
 
 _LAST = 400_000
 """Characters that are looked at, from the end: summaries are printed last."""

@@ -1,8 +1,9 @@
 """What the agent did, for eyes and for the ledger: the `agent.*` family of events."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal
 
+from untildone.core.dataclass import dataclass
 from untildone.core.diffs import ChangedFile
 from untildone.core.events import Event, Kind, Source
 from untildone.core.outcome import Usage

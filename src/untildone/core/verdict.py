@@ -1,10 +1,11 @@
 """From what the witness saw to the one event that says whether the work holds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract, Room
+from untildone.core.dataclass import dataclass
 from untildone.core.feedback import check_feedback, guard_feedback
 from untildone.core.findings import Finding
 from untildone.core.findings import waived as is_waived

@@ -1,11 +1,11 @@
 """A run as people and programs see it: one frozen value from the folded state, and the shapes it is printed in."""
 
-from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any, Literal
 
 from untildone.core.advice import advice, driver_gone
 from untildone.core.claims import Report, streak_needed
+from untildone.core.dataclass import dataclass
 from untildone.core.decide import Baseline, Decision, Land, Verify, Wait, decide
 from untildone.core.durations import format_duration
 from untildone.core.figures import cause_text, clock, dollars, stop_detail
@@ -20,9 +20,12 @@ from untildone.core.stopping import DONE, Reason, exit_code, meaning
 Status = Literal["new", "running", "waiting", "paused", "suspended", "completed", "interrupted"]
 Verdict = Literal["passed", "failed", "not run", "no checks"]
 
+NO_SESSION = "waits for a session"
+"""What a loop inside Claude Code does until one takes it up."""
+ADOPT = "type `/untildone:loop --adopt` in it"
 _GOAL_WIDTH = 500
 _PLANNED_EXITS = frozenset({0, 3, 130})
-_LABELS = {
+LIMIT_NAMES = {
     "max_runs": "runs",
     "max_iterations": "attempts",
     "max_cost_usd": "budget",
@@ -58,6 +61,8 @@ class RunView:
     status: Status
     phase: str
     """The status in a person's words: `waiting for the rate limit until 07:12`."""
+    doing: str
+    """The same without the moment, for whoever tells `waiting_until` in the reader's own zone."""
     iteration: int
     """Number of the running or the last iteration."""
     tries: int
@@ -120,7 +125,7 @@ class RunView:
 def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: tzinfo | None = None) -> RunView:
     """The run at this moment. `alive`: a driver holds it (None: as the log has it); `zone` None: local time."""
     alive = state.driving if alive is None else alive
-    status, phase, until = _status(state, now, alive=alive, zone=zone)
+    status, doing, until = _status(state, now, alive=alive)
     reason = state.stop_reason if status in {"suspended", "completed"} else None
     code = exit_code(reason) if reason else None
     failed = code is not None and code not in _PLANNED_EXITS
@@ -129,7 +134,8 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         name=state.spec.name,
         goal=one_line(state.spec.goal, _GOAL_WIDTH),
         status=status,
-        phase=phase,
+        phase=f"{doing} until {clock(until, now, zone)}" if until is not None else doing,
+        doing=doing,
         iteration=state.open.number if state.open else state.attempts,
         tries=state.open.retry + 1 if state.open else 1,
         iterations_at_most=_at_most(state),
@@ -170,7 +176,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
     )
 
 
-def _status(state: LoopState, now: float, *, alive: bool, zone: tzinfo | None) -> tuple[Status, str, float | None]:
+def _status(state: LoopState, now: float, *, alive: bool) -> tuple[Status, str, float | None]:
     """(status, the same in words, until when it waits)."""
     match state.phase:
         case "new":
@@ -184,25 +190,31 @@ def _status(state: LoopState, now: float, *, alive: bool, zone: tzinfo | None) -
             why = "no session has it, and no end of it was noted" if state.spec.in_session else "its driver is gone"
             return "interrupted", f"interrupted ({why})", None
         case _:
-            return _at_work(state, now, zone)
+            return _at_work(state, now)
 
 
-def _at_work(state: LoopState, now: float, zone: tzinfo | None) -> tuple[Status, str, float | None]:
-    if state.stop is not None:
-        return "running", "stopping after this iteration" if state.stop.after_iteration else "stopping", None
-    if state.open is not None:
-        doing = "reviewing" if state.open.review else "running"
-        return "running", "pausing" if state.paused else doing, None
-    if state.claim_due:
-        return "running", "running the checks", None
+def _at_work(state: LoopState, now: float) -> tuple[Status, str, float | None]:
+    if doing := _under_way(state):
+        return "running", doing, None
+    if state.spec.in_session and not state.attempts:
+        return "waiting", NO_SESSION, None  # its log alone says that it is at work
     match decide(state, now):
         case Wait(until=None, cause="paused"):
             return "paused", "paused", None
         case Wait(until=moment, cause=cause):
-            until = f" until {clock(moment, now, zone)}" if moment is not None else ""
-            return "waiting", f"waiting for {cause_text(cause)}{until}", moment
+            return "waiting", f"waiting for {cause_text(cause)}", moment
         case other:
             return "running", _by_itself(other, state), None
+
+
+def _under_way(state: LoopState) -> str:
+    """What goes on whatever is decided next; nothing between two iterations."""
+    if state.stop is not None:
+        return "stopping after this iteration" if state.stop.after_iteration else "stopping"
+    if state.open is not None:
+        doing = "reviewing" if state.open.review else "running"
+        return "pausing" if state.paused else doing
+    return "running the checks" if state.claim_due else ""
 
 
 def _by_itself(decision: Decision, state: LoopState) -> str:
@@ -237,7 +249,7 @@ def _gauges(state: LoopState, now: float, zone: tzinfo | None) -> list[Gauge]:
         share = (used - start) / (value - start) if value > start else 1.0
         gauges.append(
             Gauge(
-                field=limit.field, label=_LABELS[limit.field], used=used, limit=value,
+                field=limit.field, label=LIMIT_NAMES[limit.field], used=used, limit=value,
                 share=min(1.0, max(0.0, share)), text=_gauge_text(limit, used, value, now, zone),
             )
         )  # fmt: skip

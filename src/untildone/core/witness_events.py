@@ -1,10 +1,11 @@
 """What the loop saw with its own eyes: the baseline, every verdict, and what a human let pass."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 from untildone.core.contract import Room
+from untildone.core.dataclass import dataclass
 from untildone.core.event import Command, Event, Kind
 from untildone.core.findings import Finding
 from untildone.core.outcome import CheckResult

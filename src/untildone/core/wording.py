@@ -5,7 +5,6 @@ Pure but for one thing: a wording without a time zone means the machine's own.
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
 
 DAY = 86_400.0
 FARTHEST = 32 * DAY
@@ -91,6 +90,8 @@ def _on_the_clock(text: str, now: float, zone: tzinfo | None) -> float | None:
     found = _MOMENT.search(text)
     if found is None or (time := _time_of_day(found)) is None:
         return None
+    from zoneinfo import ZoneInfo
+
     try:
         home = UTC if found["utc"] else ZoneInfo(found["zone"]) if found["zone"] else zone
         return _next(found, time, now, home)

@@ -5,9 +5,10 @@ docs/worker.md come from it. Settings that have no variable here are given as UN
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from untildone.core.dataclass import dataclass
 from untildone.core.near_names import nearest, slips
 from untildone.core.policy import Earlier
 from untildone.core.printable import one_line

@@ -1,13 +1,13 @@
 """Every variable a worker reads, once: its name, how it is read, its default, and what it means."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
 from untildone.core import units
 from untildone.core import worker_values as values
+from untildone.core.dataclass import dataclass
 from untildone.core.policy import COMPLETION_SIGNAL, NOTES_FILE
 from untildone.core.setting import choice
 
@@ -209,7 +209,7 @@ VARIABLES: tuple[Variable, ...] = (
         "BRANCH_NAME",
         "github",
         values.branch_name,
-        "The branch to work on; made where there is none of that name.",
+        "The branch to work on, and the pull request is from; made where there is none of that name.",
         "the one that is checked out",
     ),
     _one("RESUME_SESSION_ID", "earlier", values.session_id, "Let the first iteration go on in this conversation."),

@@ -8,8 +8,9 @@ import binascii
 import json
 import re
 import zlib
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from untildone.core.dataclass import dataclass
 from untildone.core.settings_delivery import NO_BRANCH
 
 SOURCES = ("user", "project", "local")

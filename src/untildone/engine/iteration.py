@@ -1,11 +1,12 @@
 """One iteration: intent first, then the agent, then what it left behind."""
 
 import asyncio
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from untildone.core import events as ev
 from untildone.core.claims import says_done, streak_needed
 from untildone.core.closing import Change, close_iteration, progress_of
+from untildone.core.dataclass import dataclass
 from untildone.core.decide import Iterate, interruption, next_look
 from untildone.core.events import Event
 from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, Fault, Remedy

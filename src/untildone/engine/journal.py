@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 
 from untildone import __version__
 from untildone.core import codec
+from untildone.core.dataclass import dataclass
 from untildone.core.decide import Wait
 from untildone.core.durations import DAY
 from untildone.core.events import ContinuousResumed, ContinuousWarning, Event, Record, StoreTampered

@@ -1,8 +1,8 @@
 """Everything a run is driven with, as one value."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from untildone.core.dataclass import dataclass
 from untildone.ports import Agent, Clock, Ledger, Machine, Notifier, Spawner, Usher, Workspace
 from untildone.ports.delivery import Forge, Lander, Witness
 

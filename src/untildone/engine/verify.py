@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from untildone.core import events as ev
 from untildone.core import fail_to_pass, guard
-from untildone.core.contract import CheckSpec, Contract
+from untildone.core.contract import FAIL_TO_PASS, CheckSpec, Contract
 from untildone.core.decide import Verify
 from untildone.core.findings import FileChange, Finding
 from untildone.core.outcome import CheckResult
@@ -180,7 +180,7 @@ async def _by_its_own_check(
     command: str, old_code: Subject, commit: str, parts: Parts, progress: Progress
 ) -> CheckResult:
     """The user says how the new tests alone are run: red on the old code, green on the new."""
-    check = CheckSpec(name=fail_to_pass.NAME, command=command)
+    check = CheckSpec(name=FAIL_TO_PASS, command=command)
     (*_, old) = await parts.witness.examine(old_code, [check], progress=progress)
     if old.passed or not old.ran:
         said = how_it_failed(old) if not old.ran else "passes on the code the run began with, too: it proves nothing"

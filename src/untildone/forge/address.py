@@ -1,9 +1,9 @@
 """Which forge, and which repository on it, a remote's address means."""
 
 import re
-from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
 from untildone.errors import ConfigError
 

@@ -5,11 +5,12 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from untildone import __version__
+from untildone.core.dataclass import dataclass
 from untildone.errors import ForgeError
 from untildone.forge.address import is_loopback
 from untildone.ports import Clock

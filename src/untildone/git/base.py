@@ -4,10 +4,10 @@ import asyncio
 import os
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import WorkspaceError
 from untildone.git.repository import Repository, other_tree
 from untildone.git.run import COMMIT_TIMEOUT, GitResult, first_line, obstacle

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from untildone.core.dataclass import dataclass
 from untildone.git.repository import Repository
 
 MOST_BYTES = 1 << 20

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 
+from untildone.core.dataclass import dataclass
 from untildone.core.policy import RunSpec
 from untildone.core.printable import one_line
 from untildone.errors import WorkspaceError

@@ -9,21 +9,22 @@ import asyncio
 import gzip
 import os
 import re
-import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 
 from untildone.core.codec import decode_value, encode_value
+from untildone.core.dataclass import dataclass
 from untildone.errors import WorkspaceError
 from untildone.git.branch import Origin, origins_of
 from untildone.git.commit import add_all
 from untildone.git.remote import Remote
-from untildone.git.repository import NO_HOOKS, Repository
+from untildone.git.repository import NO_HOOKS, PRIVATE_EMAIL, Repository
 from untildone.git.run import COMMIT_TIMEOUT, disk_trouble
-from untildone.git.snapshot import BY_US, copy_index, refs_of
+from untildone.git.snapshot import BY_US, HEAD_TRAILER, copy_index, refs_of
+from untildone.git.sparing import Tells, spare
 from untildone.git.status import Status, readable
 
 LARGEST = 64 << 20
@@ -32,23 +33,9 @@ VERSION = 1
 NAMED = 20
 """Files that did not come along, named at most."""
 HASH = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-KEYS = re.compile(
-    rb"(?i)(?:.*/)?(?:(?![^/]*(?:example|sample|template|dist))(?:\.env(?:\.[^/]+)?|[^/]+\.env)|\.envrc|[._]netrc|\.npmrc"
-    rb"|\.pypirc|\.git-credentials|\.pgpass|\.my\.cnf|\.htpasswd|\.dockercfg|id_(?:rsa|dsa|ecdsa|ed25519)[^/]*"
-    rb"|[^/]*\.(?:pem|key|p12|pfx|ppk|jks|keystore|kdbx|ovpn|tfvars|tfstate)(?:\.(?:bak|backup|old|orig|save|\d+))?~?"
-    rb"|credentials(?:\.(?:json|ya?ml|toml|ini|txt|csv|xml))?|[^/]*kubeconfig[^/]*|(?:\.aws|\.ssh|\.kube|\.gnupg)/.*"
-    rb"|[^/]*secrets?\.(?:json|ya?ml|toml|ini|txt|properties))",
-    re.DOTALL,
-)
-"""Files that are known for what must not leave a machine. Those that are committed are in the history anyway."""
 TRAVELS = re.compile(r"(?:seen-)?(?:start|\d{1,9})(?:-\d{1,9})?|(?:left|found)-\d{1,9}")
 """The states of a run that come along: those a later driver asks for."""
 
-SCANNED = 1 << 20
-SCANNED_IN_ALL = 64 << 20
-"""Bytes of a file, and of all, that are looked through for what must not leave."""
-
-_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY")
 _HEADER = 8 << 20
 _MANY_TIMES = 4
 """Loose objects take more room than packed ones; what is so much over is not even tried."""
@@ -80,6 +67,8 @@ class TreeFacts:
     """Where the commits are that are not in it, without a login."""
     left_out: tuple[str, ...] = ()
     """Files that do not travel: too large, full of keys, or repositories of their own."""
+    replaced: dict[str, str] = field(default_factory=dict)
+    """Commits that were made anew for the way, without such files, by those they stand for."""
     version: int = VERSION
 
 
@@ -89,6 +78,16 @@ class PackedTree:
 
     mark: str
     content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A saved state of a run."""
+
+    commit: str
+    parent: str | None
+    is_own: bool
+    """It belongs to no branch."""
 
 
 def parcel_ref(run_id: str) -> str:
@@ -106,25 +105,30 @@ async def pack_tree(
     leave_out: Sequence[bytes] = (),
     unnamed: Sequence[bytes] = (),
     known: str = "",
-    tells: Callable[[bytes], bool] = lambda _: False,
+    tells: Tells = lambda _: False,
 ) -> PackedTree | None:
     """The tree as it is now; None when it is as `known` says. WorkspaceError when it is too large to travel.
 
     `unnamed`: what is left out without a word, such as the notes, which travel by themselves. `tells`: whether a
     content holds a secret.
     """
-    leave_out = [*leave_out, *await asyncio.to_thread(_secret, repository.top, status.paths, tells)]
-    refs = await _states(repository, run_id)
-    packed = await _commit(repository, status, refs, leave_out)
+    states = await _states(repository, run_id)
+    refs = {name: state.commit for name, state in states.items()}
+    whole = await _commit(repository, status, refs, leave_out)
+    spared = await spare(repository, await _own(repository, status, states, whole), tells)
+    packed = spared.commits.get(whole, whole)
     mark = f"{packed} {status.head} {status.branch}"
     if mark == known:
         return None
     await repository.git(*NO_HOOKS, "update-ref", parcel_ref(run_id), packed)
     origin = (await origins_of(repository)).get(status.branch or "", Origin())
-    missing = [readable(path) for path in leave_out if path not in set(unnamed)]
+    missing = [readable(path) for path in dict.fromkeys((*leave_out, *spared.paths)) if path not in set(unnamed)]
+    made = spared.commits
     facts = TreeFacts(
-        run_id=run_id, packed=packed, head=status.head, branch=status.branch, base=origin.base, began=origin.began,
-        refs=refs, private=repository.private, below=_below(repository, cwd), left_out=tuple(missing[:NAMED]),
+        run_id=run_id, packed=packed, head=made.get(status.head or "", status.head), branch=status.branch,
+        base=origin.base, began=origin.began, refs={name: made.get(commit, commit) for name, commit in refs.items()},
+        private=repository.private, below=_below(repository, cwd), left_out=tuple(missing[:NAMED]),
+        replaced={old: new for old, new in made.items() if old != whole},
         remote="" if repository.private else await Remote(repository, remote).place(),
     )  # fmt: skip
     with disk_trouble("cannot pack the tree"), tempfile.TemporaryDirectory(prefix="untildone-") as folder:
@@ -153,28 +157,9 @@ def prerequisites(bundle: bytes) -> list[str]:
     return [commit for commit in named if HASH.fullmatch(commit)]
 
 
-def _secret(top: Path, paths: Iterable[bytes], tells: Callable[[bytes], bool]) -> list[bytes]:
-    """Those of the files that are not committed which must not leave: by their name, or by what they hold."""
-    found, left = [], SCANNED_IN_ALL
-    for path in paths:
-        content = b"" if KEYS.fullmatch(path) else _beginning(os.fsencode(top) + b"/" + path, min(left, SCANNED))
-        left -= len(content)
-        if KEYS.fullmatch(path) or _PRIVATE_KEY.search(content) or (content and tells(content)):
-            found.append(path)
-    return found
-
-
-def _beginning(path: bytes, most: int) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            return file.read(most) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
-    except OSError:
-        return b""  # gone, or a link, which travels as such
-
-
 def _is_sound(facts: TreeFacts) -> bool:
     hashes = [facts.packed, *facts.refs.values(), *([facts.head] if facts.head else [])]
+    hashes += [*facts.replaced, *facts.replaced.values()]
     below = PurePosixPath(facts.below)
     return (
         all(HASH.fullmatch(commit) for commit in hashes)
@@ -200,12 +185,30 @@ def _wrapped(facts: TreeFacts, bundle: Path) -> bytes:
     return gzip.compress(encode_value(facts) + b"\n" + bundle.read_bytes(), compresslevel=0, mtime=0)
 
 
-async def _states(repository: Repository, run_id: str) -> dict[str, str]:
+async def _states(repository: Repository, run_id: str) -> dict[str, _State]:
     folder = refs_of(run_id)
-    listed = await repository.git("for-each-ref", "--format=%(objecttype) %(objectname) %(refname)", folder)
-    lines = (line.split(" ", 2) for line in listed.text.split("\n") if line)
-    found = ((ref.removeprefix(f"{folder}/"), commit) for kind, commit, ref in lines if kind == "commit")
-    return {name: commit for name, commit in found if TRAVELS.fullmatch(name)}
+    form = f"--format=%01%(objecttype)%00%(objectname)%00%(refname)%00%(parent)%00%(committeremail)%00{HEAD_TRAILER}"
+    listed = (await repository.git("for-each-ref", form, folder)).out.decode("utf-8", "replace")
+    found = {}
+    for entry in listed.split("\x01")[1:]:
+        kind, commit, ref, parents, email, head = entry.split("\0")[:6]
+        name = ref.removeprefix(f"{folder}/")
+        if kind == "commit" and TRAVELS.fullmatch(name):
+            is_own = email == f"<{PRIVATE_EMAIL}>" and bool(head.strip())
+            found[name] = _State(commit, parents.partition(" ")[0] or None, is_own)
+    return found
+
+
+async def _own(
+    repository: Repository, status: Status, states: Mapping[str, _State], whole: str
+) -> list[tuple[str, str | None]]:
+    """The commits that only the run has, parents first, each with the one before it. The others are published."""
+    if not repository.private:
+        mine = dict.fromkeys((state.commit, state.parent) for state in states.values() if state.is_own)
+        return [*mine, (whole, status.head)]
+    listed = await repository.git("rev-list", "--reverse", "--topo-order", "--parents", whole)
+    rows = (line.split(" ") for line in listed.text.split("\n"))
+    return [(row[0], row[1] if len(row) > 1 else None) for row in rows]
 
 
 async def _commit(repository: Repository, status: Status, refs: dict[str, str], leave_out: Sequence[bytes]) -> str:
@@ -224,12 +227,27 @@ async def _bundle(repository: Repository, place: Path, ref: str, remote: str) ->
     """Write the bundle: without what the remote has, where there is one."""
     there = "" if repository.private else f"--remotes={remote}"
     wanted = (ref, "--not", there) if there else (ref,)
+    await _refuse_torn(repository, wanted, remote)
     large = await repository.git("rev-list", "--objects", "--disk-usage", *wanted, check=False)
     if large.code == 0 and large.text.isdigit() and int(large.text) > _MANY_TIMES * LARGEST:
         raise WorkspaceError(_too_large(int(large.text), remote))
     await repository.git(*NO_HOOKS, "bundle", "create", "-q", str(place), *wanted, timeout=COMMIT_TIMEOUT)
     if (size := place.stat().st_size) > LARGEST - _HEADER:
         raise WorkspaceError(_too_large(size, remote))
+
+
+async def _refuse_torn(repository: Repository, wanted: Sequence[str], remote: str) -> None:
+    """WorkspaceError when a shallow clone would have to send the end of its history: nobody could take that."""
+    if (await repository.git("rev-parse", "--is-shallow-repository")).text != "true":
+        return
+    place = (await repository.git("rev-parse", "--path-format=absolute", "--git-path", "shallow")).text
+    with disk_trouble("cannot pack the tree"):
+        ends = set((await asyncio.to_thread(Path(place).read_text)).split())
+    if ends & set((await repository.git("rev-list", *wanted)).text.split()):
+        raise WorkspaceError(
+            f"this is a shallow clone, and {remote} does not have where its history ends: `git fetch --unshallow`, or "
+            f"push the branch to a remote called {remote}"
+        )
 
 
 def _too_large(size: int, remote: str) -> str:

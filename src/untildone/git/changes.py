@@ -1,9 +1,9 @@
 """How the wanted files differ between two commits: two git processes, and cost that grows with what changed."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+from untildone.core.dataclass import dataclass
 from untildone.core.findings import FileChange
 from untildone.git.repository import Repository
 from untildone.git.status import readable

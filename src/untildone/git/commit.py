@@ -5,9 +5,9 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.core.printable import printable
 from untildone.errors import WorkspaceError
 from untildone.git.leaks import refusal, staged_secrets

@@ -6,9 +6,9 @@ user's. So what was found at the start is compared before every command; a diffe
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import WorkspaceError
 from untildone.git.plain_file import LONGEST, content
 from untildone.git.room_entries import common_folder

@@ -1,7 +1,6 @@
 """What the agent committed by itself during an iteration."""
 
-from dataclasses import dataclass
-
+from untildone.core.dataclass import dataclass
 from untildone.git.repository import Repository
 
 _COMMITS = 1000

@@ -1,7 +1,8 @@
 """The branch a run's commits go to, and whether the folder is still there: an agent or a human may switch it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from untildone.core.dataclass import dataclass
 from untildone.git.branch import Origin, branches, origins_of, remember_origin
 from untildone.git.recorded import contains
 from untildone.git.repository import Repository

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 
+from untildone.core.dataclass import dataclass
 from untildone.git.base import Base
 from untildone.git.branch import Origin, branches, origins_of, remember_origin
 from untildone.git.repository import NO_HOOKS, Repository

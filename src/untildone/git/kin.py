@@ -1,9 +1,9 @@
 """Which folders belong to one repository: told from git's own files, without starting git."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.git.plain_file import line
 from untildone.git.repository import holds_home, project_root
 from untildone.git.room_entries import common_folder

@@ -6,8 +6,8 @@ happened when the base contains it.
 """
 
 from collections.abc import Container
-from dataclasses import dataclass
 
+from untildone.core.dataclass import dataclass
 from untildone.git.repository import NO_HOOKS, PRIVATE_IDENTITY, Repository
 from untildone.git.snapshot import refs_of
 

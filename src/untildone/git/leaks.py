@@ -4,8 +4,9 @@ import asyncio
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from untildone.core.dataclass import dataclass
 from untildone.core.findings import Finding, waived
 from untildone.core.secrets import redact, scan
 from untildone.errors import WorkspaceError

@@ -3,9 +3,9 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import WorkspaceError
 from untildone.git.commit import find_identity
 from untildone.git.landings import Landing

@@ -12,11 +12,12 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
+from untildone.core.dataclass import dataclass
 from untildone.git.merging import Strategy, Work
 from untildone.git.run import disk_trouble
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from dataclasses import dataclass
 from typing import Never
 
+from untildone.core.dataclass import dataclass
 from untildone.core.printable import printable
 from untildone.errors import WorkspaceError
 from untildone.git.base import Base, BaseMoved, to_the_end

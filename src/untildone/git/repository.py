@@ -3,9 +3,10 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import FolderRefused, WorkspaceError
 from untildone.git.fence import Fence, fence_around
 from untildone.git.filters import FILTERS, configured_filters, missing_filters, switched_off

@@ -4,10 +4,11 @@ import os
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
 from untildone.errors import WishRefused, WorkspaceError
 from untildone.git.branch import Origin, branches, origins_of

@@ -4,9 +4,10 @@ import hashlib
 import os
 import re
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import CommitUnfit, WorkspaceError
 from untildone.git.fence import git_folder
 from untildone.git.filters import is_pointer

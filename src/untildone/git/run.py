@@ -9,10 +9,10 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
 from untildone.errors import WorkspaceError
 

@@ -8,10 +8,10 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import WorkspaceError
 from untildone.git.commit import add_all
 from untildone.git.repository import NO_HOOKS, PRIVATE_EMAIL, Repository
@@ -26,7 +26,9 @@ BY_US = {
     for what, said in (("NAME", "untildone"), ("EMAIL", PRIVATE_EMAIL))
 }
 """The environment in which a commit is ours."""
-_LISTED = f"--format=%01%(refname)%00%(objectname)%00%(committeremail)%00%(contents:trailers:key={_HEAD},valueonly)%00"
+HEAD_TRAILER = f"%(contents:trailers:key={_HEAD},valueonly)"
+"""What git is asked for to tell a state that belongs to no branch."""
+_LISTED = f"--format=%01%(refname)%00%(objectname)%00%(committeremail)%00{HEAD_TRAILER}%00"
 _NAME = re.compile(r"(?P<seen>seen-)?(?P<number>start|\d+)(?:-(?P<again>\d+))?")
 
 

@@ -4,8 +4,8 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from untildone.core.dataclass import dataclass
 from untildone.ports import TreeState
 
 STATUS = (

@@ -7,15 +7,17 @@ branch the run works on. No hook runs, no submodule is touched, and nothing of t
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
 from untildone.errors import WishRefused, WorkspaceError
 from untildone.git.branch import Origin, remember_origin
 from untildone.git.bundle import TreeFacts, parcel_ref, prerequisites, unwrapped
 from untildone.git.commit import add_all
 from untildone.git.locks import wait_for_locks
+from untildone.git.newest import FETCH, Known, caught_up
 from untildone.git.recorded import contains
 from untildone.git.repository import NO_HOOKS, Repository, open_repository, project_root
 from untildone.git.run import COMMIT_TIMEOUT, UNATTENDED, disk_trouble, first_line, git
@@ -24,6 +26,7 @@ from untildone.git.status import STATUS, Status, in_one_line, parse_status, read
 from untildone.git.under_way import under_way_in
 from untildone.git.weighing import acting, refuse_detour, refuse_too_much
 
+NOTHING_KNOWN = Known()
 _SHORT = 10
 _TIPS = 5000
 """Branches that are looked at for a commit in common."""
@@ -31,7 +34,6 @@ _ALONE = (*NO_HOOKS, "-c", "submodule.recurse=false")
 # What old, honest histories have, and what hurts nobody.
 _OLD_SINS = ("zeroPaddedFilemode", "badTimezone", "missingSpaceBeforeDate", "zeroPaddedDate", "missingEmail")
 _STRICTLY = "--strict=" + ",".join(f"{sin}=ignore" for sin in _OLD_SINS)
-_FETCH = ("fetch", "-q", "--no-write-fetch-head", "--no-auto-gc", "--no-recurse-submodules")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,8 @@ class Received:
     status: Status
     is_there: bool = False
     """An earlier try has laid it out already."""
+    missing: str | None = None
+    """The newest commit of the run, if it can be had nowhere: the tree is an older one."""
     acts: Mapping[str, str] = field(default_factory=dict)
     """Files that run commands by themselves, and are not as they were here: their names, and what they are."""
 
@@ -52,10 +56,19 @@ class Received:
         return self.repository.top / self.facts.below
 
 
-async def receive_tree(parcel: bytes, *, run_id: str, folder: Path, private: Path, remote: str = "origin") -> Received:
+async def receive_tree(
+    parcel: bytes,
+    *,
+    run_id: str,
+    folder: Path,
+    private: Path,
+    remote: str = "origin",
+    known: Known = NOTHING_KNOWN,
+) -> Received:
     """Take a parcel in, for a clone of the run's repository, or for an empty folder (which may not be there yet).
 
-    WishRefused when the folder is not free, or when commits are missing that can be had nowhere.
+    `known`: what the log says of the run's commits, which may be newer than the parcel. WishRefused when the folder is
+    not free, or when commits are missing that the parcel builds on.
     """
     facts, bundle = unwrapped(parcel)
     if facts.run_id != run_id:
@@ -66,6 +79,7 @@ async def receive_tree(parcel: bytes, *, run_id: str, folder: Path, private: Pat
         _refuse_work(repository, status)
     await _fetch_missing(repository, prerequisites(bundle), facts, remote)
     await _take_objects(repository, facts, bundle)
+    facts, missing = await caught_up(repository, facts, known, remote=remote)
     await refuse_too_much(repository, facts.packed)
     await refuse_detour(repository, facts.packed, facts.below)
     if not prerequisites(bundle):
@@ -76,7 +90,7 @@ async def receive_tree(parcel: bytes, *, run_id: str, folder: Path, private: Pat
         _refuse_work(repository, status)
         await _check_branch(repository, facts, status)
     acts = await acting(repository, status.head, facts.packed)
-    return Received(facts=facts, repository=repository, status=status, is_there=is_there, acts=acts)
+    return Received(facts=facts, repository=repository, status=status, is_there=is_there, missing=missing, acts=acts)
 
 
 async def lay_out(received: Received) -> list[str]:
@@ -165,7 +179,12 @@ async def _fetch_missing(repository: Repository, needs: list[str], facts: TreeFa
         return
     known = await repository.git("remote", "get-url", remote, check=False)
     if known.code == 0:
-        await repository.git(*NO_HOOKS, *_FETCH, remote, env=UNATTENDED, check=False, timeout=COMMIT_TIMEOUT)
+        asked = (*NO_HOOKS, *FETCH, remote)
+        await repository.git(*asked, env=UNATTENDED, check=False, timeout=COMMIT_TIMEOUT)
+        # A shallow clone has only the tips of its branches; most servers give a commit by its name.
+        if missing := await _missing(repository, needs):
+            one_each = ("--depth=1",) if await _is_shallow(repository) else ()
+            await repository.git(*asked, *one_each, *missing, env=UNATTENDED, check=False, timeout=COMMIT_TIMEOUT)
     missing = await _missing(repository, needs)
     if missing:
         where = f" (it was {one_line(facts.remote, 200)})" if facts.remote else ""
@@ -173,6 +192,10 @@ async def _fetch_missing(repository: Repository, needs: list[str], facts: TreeFa
             f"{repository.top} lacks commit {missing[0][:_SHORT]} that the run's work builds on, and {remote} did not "
             f"give it: resume in a clone of the run's repository{where}"
         )
+
+
+async def _is_shallow(repository: Repository) -> bool:
+    return (await repository.git("rev-parse", "--is-shallow-repository")).text == "true"
 
 
 async def _missing(repository: Repository, commits: list[str]) -> list[str]:

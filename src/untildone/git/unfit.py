@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from untildone.core.dataclass import dataclass
 from untildone.git.filters import is_pointer
 from untildone.git.repository import Repository
 from untildone.git.status import in_one_line, readable, size_in

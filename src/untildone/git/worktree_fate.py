@@ -1,8 +1,8 @@
 """Which worktrees may go. Pure: every rule is here, and nothing else is."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
 
 _NAMED = 3

@@ -10,10 +10,11 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from untildone.core.dataclass import dataclass
 from untildone.core.hook_settings import MARK, Hook, cap_of, read_settings, with_hooks, without_hooks
 from untildone.errors import ConfigError, UsageError
 from untildone.hook.files import Lock, write_text

@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from untildone.core.contract import CheckSpec, Room
+from untildone.core.dataclass import dataclass
 from untildone.core.outcome import CheckResult
 from untildone.core.pull import PullView
 

@@ -1,9 +1,9 @@
 """Where runs are written down, and who may write."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from untildone.core.dataclass import dataclass
 from untildone.core.events import Event, Record
 
 

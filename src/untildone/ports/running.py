@@ -1,9 +1,9 @@
 """What a run is driven with: time, the agent and the programs it runs, the user's commands, the books."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from untildone.core.dataclass import dataclass
 from untildone.core.events import Event
 from untildone.core.liveness import Pulse
 from untildone.core.outcome import Order, Outcome

@@ -1,9 +1,9 @@
 """The server that keeps a copy of runs, as a worker sees it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from untildone.core.dataclass import dataclass
 from untildone.core.events import Record
 from untildone.core.wire import Order, Receipt
 
@@ -26,12 +26,22 @@ class Uplink(Protocol):
     the server will not have it (`taken` is final; anything else may be mended, so that it is tried again seldom).
     """
 
+    losses: int
+    """How often the server turned out to have less of a run than it said before: it was put back to an older state."""
+
     async def received(self, run_id: str) -> Receipt:
         """How much of a run the server has; `last_seq` 0: nothing."""
         ...
 
     async def send(self, run_id: str, records: Sequence[Record], *, tenure: int = 0) -> Receipt:
         """Hand over records, in order. Those it has already are left out by the server. None: a sign of life."""
+        ...
+
+    async def take(self, run_id: str, *, tenure: int) -> int:
+        """Have the run driven from here, with the key of this driver, where its tenure still is this one: the new one.
+
+        UplinkRefused with `taken` where it is not.
+        """
         ...
 
     async def orders(self, run_id: str, *, after: int, wait: float) -> list[Order]:

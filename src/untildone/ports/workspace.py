@@ -1,9 +1,9 @@
 """The folder the agent works in."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from untildone.core.dataclass import dataclass
 from untildone.core.diffs import Difference
 from untildone.core.findings import FileChange, Finding
 

@@ -1,9 +1,11 @@
 """The world around a run: who is told, and the machine it works on."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from untildone.core.notice import Note
+from untildone.core.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from untildone.core.notice import Note
 
 
 class Notifier(Protocol):
@@ -14,7 +16,7 @@ class Notifier(Protocol):
         """How it is called in messages: never with a secret in it."""
         ...
 
-    async def send(self, note: Note) -> str:
+    async def send(self, note: "Note") -> str:
         """Deliver a note: "" or one line of trouble. Bounded in time, may be cancelled at any moment."""
         ...
 

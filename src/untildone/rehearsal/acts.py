@@ -5,10 +5,11 @@ never at what the agent says.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from untildone.core import events as ev
+from untildone.core.dataclass import dataclass
 from untildone.core.faults import (
     AUTHENTICATION,
     CRASH,

@@ -1,10 +1,11 @@
 """What a rehearsed night proved: one verdict per act, as Markdown and as JSON. No I/O."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from shlex import quote
 from typing import Any, Literal
 
+from untildone.core.dataclass import dataclass
 from untildone.core.figures import clock, count
 from untildone.core.printable import one_line
 

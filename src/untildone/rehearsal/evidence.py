@@ -3,11 +3,11 @@
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from untildone.core import events as ev
+from untildone.core.dataclass import dataclass
 from untildone.core.events import Event, Record
 from untildone.core.trace import AgentReply
 from untildone.rehearsal.ledger import LedgerLine

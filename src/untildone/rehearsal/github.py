@@ -10,12 +10,13 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import WorkspaceError
 from untildone.rehearsal.github_branches import Branches, MergeConflict
 from untildone.rehearsal.github_checks import CheckDesk, Ci, ScriptedCheck

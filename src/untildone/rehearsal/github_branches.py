@@ -2,9 +2,9 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import WorkspaceError
 from untildone.git.run import GitResult, git
 

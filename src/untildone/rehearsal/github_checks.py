@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from untildone.core.dataclass import dataclass
 from untildone.rehearsal.github_wire import Reply, Route, page
 
 State = Literal["queued", "in_progress", "success", "failure", "cancelled", "neutral", "action_required"]

@@ -6,10 +6,12 @@ import socketserver
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from untildone.core.dataclass import dataclass
 
 HOST = "127.0.0.1"
 _OK, _FOUND, _NOT_MODIFIED = 200, 302, 304

@@ -3,10 +3,11 @@
 import json
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import ConfigError
 
 OK = 200

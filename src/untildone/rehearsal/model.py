@@ -11,13 +11,14 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import ConfigError, UntildoneError
 from untildone.rehearsal import wire
 from untildone.rehearsal.ledger import OK, Ledger, LedgerLine, wall_clock

@@ -9,13 +9,14 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from untildone import __version__
 from untildone.core import codec
 from untildone.core import events as ev
 from untildone.core.contract import Contract, commands
+from untildone.core.dataclass import dataclass
 from untildone.core.policy import Policy, RunSpec, Tending
 from untildone.core.printable import one_line
 from untildone.core.trace import AgentSession, AgentStarted, AgentToolUse

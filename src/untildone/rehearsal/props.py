@@ -1,10 +1,11 @@
 """What the scripts of a night write, and which of a repository's files a small disk gets. No I/O."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from shlex import quote
 
+from untildone.core.dataclass import dataclass
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
 FILE = "untildone-night.md"

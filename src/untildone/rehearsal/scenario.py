@@ -5,10 +5,11 @@ Described for users in `docs/scenarios.md`.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import ConfigError
 
 After = Literal["repeat_last", "error", "say"]

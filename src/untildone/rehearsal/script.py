@@ -1,9 +1,9 @@
 """Which reply a request gets: the scenario with a bookmark in it. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from untildone.core.dataclass import dataclass
 from untildone.rehearsal.scenario import Reply, Scenario
 
 OVER = Reply(text="The script is over.", input_tokens=0, output_tokens=0)

@@ -6,9 +6,10 @@ import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.git.run import git
 from untildone.rehearsal.acts import DISK_FREE, Place
 from untildone.rehearsal.evidence import processes_with

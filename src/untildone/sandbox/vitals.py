@@ -10,8 +10,8 @@ import contextlib
 import os
 import socket
 import struct
-from dataclasses import dataclass
 
+from untildone.core.dataclass import dataclass
 from untildone.core.liveness import Pulse
 from untildone.sandbox.guard import descendants
 

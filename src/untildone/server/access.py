@@ -9,7 +9,7 @@ send as a header of its own. Pages of others can neither read it nor send that h
 against requests that they forge.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Literal, Protocol, cast
@@ -17,12 +17,15 @@ from typing import Literal, Protocol, cast
 from fastapi import HTTPException, Request
 from starlette.requests import HTTPConnection
 
+from untildone.core.dataclass import dataclass
 from untildone.server.archive.port import Scope
 from untildone.server.context import ServerSettings, context_of
 from untildone.server.keys import TOKEN_PREFIX, Keyring, Links, cookie_of, hash_of, is_sandbox_id
 from untildone.server.paths import SandboxId
 
 Via = Literal["token", "cookie", "loopback"]
+BROWSER = "browser"
+"""What a session is called whose link nobody gave a label."""
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PROOF_HEADER = "x-untildone-proof"
 SECURE_COOKIE = "__Host-untildone"
@@ -59,8 +62,11 @@ class Principal:
 
     @property
     def name(self) -> str:
-        """What the log of a run says about who gave an order."""
-        return f"{self.via} {self.label or self.key_id}" if self.key_id else self.via
+        """What the log of a run says about who gave an order. No label can make it the name of somebody else."""
+        if self.via == "cookie":
+            named = self.label not in {"", BROWSER}
+            return f"{self.label} (in a browser)" if named else f"an {self.scope} in a browser"
+        return f"{self.label or self.key_id} (token)" if self.key_id else self.via
 
 
 class Tries(Protocol):

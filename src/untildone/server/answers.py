@@ -12,7 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from untildone.core.printable import one_line
-from untildone.errors import RunNotFound, SenderRefused, ServeError, UntildoneError, UsageError
+from untildone.errors import NoRoom, RunNotFound, SenderRefused, ServeError, UntildoneError, UsageError
+from untildone.server.invalid import what_is_wrong
 
 JSON = "application/json"
 _LONGEST = 500
@@ -33,6 +34,8 @@ class TakenProblem(Problem):
     """Another machine has taken the run over."""
     last_seq: int | None = None
     """The newest event that is here: the batch does not go on from there."""
+    tenure: int | None = None
+    """The tenure of the run, which is earlier than the sender's: this server was put back to an older state."""
 
 
 def _said(description: str, model: type[BaseModel] = Problem) -> dict[str, Any]:
@@ -55,6 +58,7 @@ INVALID: Responses = {422: _said("Something in the request is not as it should b
 DENIED: Responses = {401: _said("A token is needed"), 403: _said("This token does not allow it"), **INVALID}
 CONFLICT: Responses = {409: _said("As things stand, this cannot be done", TakenProblem)}
 WRONG_TYPE: Responses = {415: _said("Not the right content type")}
+FULL: Responses = {507: _said("The disk of the server is nearly full")}
 
 
 def json_answer(value: Any, status: int = 200) -> Response:
@@ -86,21 +90,24 @@ async def answer_http(_: Request, error: Exception) -> Response:
 
 async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first.get("loc", ()))
-    return refusal(422, f"{where}: {first.get('msg', 'not valid')}")
+    return refusal(422, what_is_wrong(error.errors()))
 
 
 async def answer_ours(_: Request, error: Exception) -> Response:
     """The answer to an error of ours."""
+    more: dict[str, object] = {}
     if isinstance(error, SenderRefused):
-        if error.last_seq is not None:
-            return refusal(409, str(error), taken=False, last_seq=error.last_seq)
-        return refusal(409 if error.taken else 403, str(error), taken=error.taken)
-    return refusal(_status(error), str(error))
+        known = {"last_seq": error.last_seq, "tenure": error.behind}
+        more = {"taken": error.taken, **{name: value for name, value in known.items() if value is not None}}
+    return refusal(status_of(error), str(error), None, **more)
 
 
-def _status(error: Exception) -> int:
+def status_of(error: Exception) -> int:
+    """What an error of ours is in HTTP."""
+    if isinstance(error, SenderRefused):
+        return 409 if error.taken or error.last_seq is not None or error.behind is not None else 403
+    if isinstance(error, NoRoom):
+        return 507
     if isinstance(error, RunNotFound):
         return 404
     if isinstance(error, UsageError):

@@ -1,13 +1,14 @@
 """What every part of the server is given: its settings, and the parts it speaks to."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, cast
 
 from starlette.requests import HTTPConnection
 
+from untildone.core.dataclass import dataclass
 from untildone.ports import Clock
 from untildone.server.archive.port import Archive
 from untildone.server.fanout import Fanout

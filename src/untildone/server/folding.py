@@ -5,12 +5,13 @@ Everything here is pure. What workers send is hostile: whatever stands in an eve
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 
 from untildone import __version__
 from untildone.core import codec
 from untildone.core.advice import driver_gone, handle
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.event import Event, Record, Unknown
 from untildone.core.events import ContinuousResumed, ContinuousStarted
@@ -19,7 +20,7 @@ from untildone.core.history import IterationRow, changed_rows, rows_needed, runn
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason, meaning
-from untildone.core.views import RunView, run_view
+from untildone.core.views import NO_SESSION, RunView, run_view
 from untildone.server.archive.port import (
     AT_WORK,
     HEARD_HERE_WITHIN,
@@ -300,9 +301,10 @@ def _viewed(entry: RunEntry, folded: Folded, view: RunView) -> Projection:
         goal=view.goal,
         folder=one_line(state.spec.cwd, _LONG_WIDTH),
         host=folded.host,
+        in_session=state.spec.in_session,
         status=view.status,
-        phase=one_line(_timeless(view.phase), _LONG_WIDTH),
-        why=one_line(_in_session(state, view) or f"{why(view)}{_where(entry, folded, view)}", 2 * _LONG_WIDTH),
+        phase=one_line(view.doing, _LONG_WIDTH),
+        why=one_line(f"{why(view)}{_where(entry, folded, view)}", 2 * _LONG_WIDTH),
         success=view.success,
         verified=view.verified,
         verdict=view.verdict,
@@ -326,18 +328,6 @@ def _named(state: LoopState, run_id: str) -> LoopState:
     return state if state.run_id in {"", run_id} else replace(state, run_id=run_id)
 
 
-def _timeless(phase: str) -> str:
-    """Without the moment: whoever shows it says it in the reader's own zone."""
-    return phase.partition(" until ")[0]
-
-
-def _in_session(state: LoopState, view: RunView) -> str:
-    """A loop that no session has begun: its log alone looks as if it were at work."""
-    if view.status != "running" or not state.spec.in_session or state.attempts or state.open is not None:
-        return ""
-    return "It waits for a session: type `/untildone:loop --adopt` in one."
-
-
 def _where(entry: RunEntry, folded: Folded, view: RunView) -> str:
     """Where the commands of the advice are to be typed."""
     if entry.origin != "worker" or "`untildone resume " not in view.advice:
@@ -350,8 +340,10 @@ def _where(entry: RunEntry, folded: Folded, view: RunView) -> str:
 
 def why(view: RunView) -> str:
     """Why it stopped, or what it waits for, and what to do: one sentence; nothing while it works."""
+    if view.doing == NO_SESSION:
+        return "It waits for a session: type `/untildone:loop --adopt` in one."
     if view.status == "waiting":
-        return one_line(f"{_capital(_timeless(view.phase))}; it goes on by itself.", _LONG_WIDTH)
+        return one_line(f"{_capital(view.doing)}; it goes on by itself.", _LONG_WIDTH)
     if view.status == "paused":
         return "Paused: it does nothing until somebody lets it go on."
     if view.exit_reason is None:

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import ServeError
 from untildone.server import login
 from untildone.server.access import (

@@ -1,11 +1,11 @@
 """Events come in: the envelope is looked at, the payload is not; then they are stored, and only then acknowledged."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
 
 import msgspec
 
+from untildone.core.dataclass import dataclass
 from untildone.core.event import Source
 from untildone.core.wire import NAME, Batch, Receipt
 from untildone.errors import UntildoneError
@@ -110,14 +110,18 @@ def _payload(raw: msgspec.Raw) -> str:
     return text
 
 
-async def receive(context: Context, sandbox_id: str, batch: Batch) -> Receipt:
+async def receive(
+    context: Context, sandbox_id: str, batch: Batch, *, driver_hash: str = "", trusted: bool = False
+) -> Receipt:
     """Store a batch, then tell who follows the run."""
     began = perf_counter()
     events = stored_events(batch)
     if not events and await context.archive.runs.entry(batch.run_id) is None:
         # A sign of life begins no run: else a name would be anybody's who guesses it before the first event is sent.
         return Receipt(last_seq=0)
-    sender = Sender(sandbox_id=sandbox_id, tenure=batch.tenure, after=batch.after)
+    sender = Sender(
+        sandbox_id=sandbox_id, tenure=batch.tenure, after=batch.after, driver_hash=driver_hash, trusted=trusted
+    )
     receipt = await context.archive.events.receive(sender, batch.run_id, events, now=context.clock.now())
     metrics = context.metrics
     metrics.batch_seconds.observe(perf_counter() - began)

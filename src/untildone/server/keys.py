@@ -3,16 +3,18 @@
 A secret has 256 random bits, so its hash needs no salt and is looked up as it is: nothing is compared byte by byte.
 """
 
+import asyncio
 import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from dataclasses import field
+from typing import Any, TypeVar
 
 import msgspec
 
+from untildone.core.dataclass import dataclass
 from untildone.core.wire import RUN_ID
 from untildone.ports import Clock
 from untildone.server.archive.port import Key, Keys, Scope
@@ -144,6 +146,7 @@ class Keyring:
         self._found: dict[str, tuple[float, Key]] = {}
         self._guarded: dict[str, tuple[float, bool]] = {}
         self._used: dict[str, float] = {}
+        self._asking: dict[str, asyncio.Future[Any]] = {}
 
     async def token(self, secret_hash: str) -> Key | None:
         """The living token with this hash."""
@@ -166,7 +169,7 @@ class Keyring:
         """Whether it takes a token to speak for this sandbox, from this very machine too."""
         until, answer = self._guarded.get(sandbox_id, (0.0, False))
         if until <= self._ticks():
-            answer = await self._keys.guarded(sandbox_id)
+            answer = await self._once(f"guarded {sandbox_id}", lambda: self._keys.guarded(sandbox_id))
             _remember(self._guarded, sandbox_id, (self._ticks() + TRUSTED_FOR, answer))
         return answer
 
@@ -177,11 +180,28 @@ class Keyring:
     def forget(self, secret_hash: str) -> None:
         """Ask the database the next time."""
         self._found.pop(secret_hash, None)
+        self._asking.pop(secret_hash, None)
+
+    async def _once(self, name: str, ask: Callable[[], Coroutine[Any, Any, V]]) -> V:
+        """What the database says; many who want to know the same at one moment ask it once."""
+        asked = self._asking.get(name)
+        if asked is None:
+            asked = self._asking[name] = asyncio.ensure_future(ask())
+            asked.add_done_callback(lambda done: self._answered(name, done))
+        # Whoever goes away does not take the answer of the others along.
+        answer: V = await asyncio.shield(asked)
+        return answer
+
+    def _answered(self, name: str, done: asyncio.Future[Any]) -> None:
+        if self._asking.get(name) is done:
+            del self._asking[name]
+        if not done.cancelled():
+            done.exception()  # seen, also when all who asked have gone
 
     async def _find(self, secret_hash: str) -> Key | None:
         until, key = self._found.get(secret_hash, (0.0, None))
         if key is None or until <= self._ticks():
-            key = await self._keys.find(secret_hash, now=self._clock.now())
+            key = await self._once(secret_hash, lambda: self._keys.find(secret_hash, now=self._clock.now()))
             if key is None:
                 self.forget(secret_hash)
                 return None

@@ -3,10 +3,10 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from starlette.types import Message, Receive
 
+from untildone.core.dataclass import dataclass
 from untildone.server.access import SAFE_METHODS, Refused
 
 KIBIBYTE = 1024

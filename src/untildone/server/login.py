@@ -7,6 +7,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from untildone.core.printable import one_line
 from untildone.server.access import (
+    BROWSER,
     SECURE_COOKIE,
     Principal,
     Refused,
@@ -96,11 +97,16 @@ async def leave(request: Request, who: Principal = Depends(viewer)) -> Response:
     return answer
 
 
+def wants_page(request: Request) -> bool:
+    """Whether a person opened this address in a browser."""
+    is_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+    return is_page and "hx-request" not in request.headers
+
+
 async def answer_refusal(request: Request, error: Exception) -> Response:
     """One line of JSON; for a person who opened a page, a page that says how to come in."""
     assert isinstance(error, Refused)
-    is_page = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
-    if is_page and error.status_code in (401, 403) and "hx-request" not in request.headers:
+    if wants_page(request) and error.status_code in (401, 403):
         text = "Open a login link in this browser. It is made where the server runs:"
         if error.status_code == 403:  # noqa: PLR2004 -- the status itself
             return HTMLResponse(_page("Not allowed", html.escape(one_line(error.detail)), ""), 403)
@@ -111,14 +117,14 @@ async def answer_refusal(request: Request, error: Exception) -> Response:
 async def _spend(request: Request, code: str, now: float) -> Key | None:
     """The session a link stands for, if the link still works."""
     if door_of(request).links.spend(code):
-        return session_key("operator", label="browser", parent_id=None, now=now)
+        return session_key("operator", label=BROWSER, parent_id=None, now=now)
     if not code.startswith(LINK_PREFIX):
         # A token must not be used up by mistake.
         return None
     link = await context_of(request).archive.keys.spend(hash_of(code), now=now)
     if link is None or link.kind != "login":
         return None
-    return session_key(link.scope, label=link.label or "browser", parent_id=link.parent_id, now=now)
+    return session_key(link.scope, label=link.label or BROWSER, parent_id=link.parent_id, now=now)
 
 
 def _set_cookie(answer: Response, request: Request, secret: str, seconds: int) -> None:

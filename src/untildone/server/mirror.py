@@ -9,10 +9,10 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import StoreError, UplinkError, UplinkRefused
 from untildone.ports import Clock, EventLog, RunRow
 from untildone.server.archive.port import LOCAL, Archive, RunFilter

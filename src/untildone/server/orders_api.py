@@ -30,6 +30,14 @@ class Message(_Order):
     urgent: bool = False
 
 
+class Answer(_Order):
+    """Answer what the agent asked: it reads the question again, and your words, in the next prompt."""
+
+    kind: Literal["answer"]
+    question: str = Field(min_length=1, max_length=2_000, pattern=_TEXT)
+    content: str = Field(min_length=1, max_length=10_000, pattern=_TEXT)
+
+
 class Stop(_Order):
     """Stop the run, now or after the running iteration."""
 
@@ -74,7 +82,7 @@ class Reset(_Order):
     history: bool = False
 
 
-OrderIn = Annotated[Message | Stop | Simple | Limits | Waive | Reset, Body(discriminator="kind")]
+OrderIn = Annotated[Message | Answer | Stop | Simple | Limits | Waive | Reset, Body(discriminator="kind")]
 
 
 class GivenOut(BaseModel):
@@ -89,6 +97,14 @@ class GivenOut(BaseModel):
 @router.post("/runs/{run_id}/orders", status_code=202, responses={**DENIED, **CONFLICT})
 async def post_order(request: Request, run_id: RunId, order: OrderIn, who: Operator) -> GivenOut:
     """Ask something of a run."""
+    if isinstance(order, Answer):
+        order = Message(kind="message", content=answered(order.question, order.content))
     data: dict[str, Any] = order.model_dump(exclude={"kind"}, exclude_unset=isinstance(order, Limits))
     given = await context_of(request).steering.give(run_id, order.kind, data, by=who.name)
     return GivenOut(number=given.number, said=given.said)
+
+
+def answered(question: str, content: str) -> str:
+    """An answer as the agent reads it, hours after it asked."""
+    quoted = "\n".join(f"> {line}" for line in question.splitlines())
+    return f"{quoted}\n\n{content}"

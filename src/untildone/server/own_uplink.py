@@ -30,6 +30,7 @@ class OwnUplink:
         origin: Origin = "local",
     ) -> None:
         """`touch` is told which run has new events."""
+        self.losses = 0  # nothing is packed for it, so nobody asks
         self._archive = archive
         self._fanout = fanout
         self._clock = clock
@@ -62,6 +63,16 @@ class OwnUplink:
             self._touch(run_id)
         return receipt
 
+    async def take(self, run_id: str, *, tenure: int) -> int:
+        """Have the run sent from here."""
+        async with _as_seen_by_workers():
+            new = await self._archive.runs.take_over(
+                run_id, sandbox_id=self._sandbox_id, tenure=tenure, origin=self._origin
+            )
+            if new is None:
+                raise SenderRefused(f"another machine has taken run {run_id} over", taken=True)
+            return new
+
     async def orders(self, run_id: str, *, after: int, wait: float) -> list[Order]:
         """Orders with higher numbers; waits for the first one."""
         loop = asyncio.get_running_loop()
@@ -92,7 +103,7 @@ async def _as_seen_by_workers() -> AsyncIterator[None]:
     try:
         yield
     except SenderRefused as refused:
-        raise UplinkRefused(str(refused), taken=refused.taken) from refused
+        raise UplinkRefused(str(refused), taken=refused.taken, behind=refused.behind) from refused
     except ServeError as down:
         raise UplinkDown(str(down)) from down
 

@@ -4,14 +4,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
-from untildone.errors import SenderRefused
 from untildone.server.access import Principal, operator, worker
-from untildone.server.answers import CONFLICT, DENIED, WRONG_TYPE, Responses, json_answer
+from untildone.server.answers import CONFLICT, DENIED, FULL, WRONG_TYPE, Responses, json_answer
+from untildone.server.archive.accepting import of_another_tenure
 from untildone.server.archive.port import StoredParcel
 from untildone.server.bodies import parcel_body
 from untildone.server.context import context_of
-from untildone.server.paths import NEWEST, ParcelName, RunId, SandboxId
-from untildone.server.sandboxes import own_entry
+from untildone.server.driving import DRIVER_PARAMETER, own_entry
+from untildone.server.paths import NEWEST, KnownParcel, ParcelName, RunId, SandboxId
 from untildone.server.shapes import ParcelOut, ParcelsOut, parcel_json
 
 router = APIRouter(prefix="/api/v1", tags=["parcels"])
@@ -32,25 +32,25 @@ _CONTENT: Responses = {200: {**_BYTES, "description": "The parcel as it was sent
 @router.put(
     "/sandboxes/{sandbox_id}/runs/{run_id}/parcels/{name:path}",
     response_class=Response,
-    responses={200: {"model": ParcelOut}, **DENIED, **CONFLICT, **WRONG_TYPE},
-    openapi_extra=_BODY,
+    responses={200: {"model": ParcelOut}, **DENIED, **CONFLICT, **WRONG_TYPE, **FULL},
+    openapi_extra={**_BODY, **DRIVER_PARAMETER},
 )
 async def put_parcel(  # noqa: PLR0917 - each is a part of the address
     request: Request,
     sandbox_id: SandboxId,
     run_id: RunId,
-    name: ParcelName,
-    _: Annotated[Principal, Depends(worker)],
+    name: KnownParcel,
+    who: Annotated[Principal, Depends(worker)],
     seq: Annotated[int, Query(ge=0, le=NEWEST, description="The event after which it was packed")] = 0,
     tenure: Annotated[int, Query(ge=0, le=2**31 - 1, description="Whose it is, of a run that has moved")] = 0,
 ) -> Response:
     """Keep a parcel in place of the one of that name."""
-    entry = await own_entry(request, sandbox_id, run_id)
+    entry = await own_entry(request, sandbox_id, run_id, who)
     if entry is None:
         raise HTTPException(404, "there is no such run here: its events come first")
-    if tenure < entry.tenure:
+    if (other := of_another_tenure(run_id, entry.tenure, tenure)) is not None:
         # Said before the body is read; whether it still holds then is looked at again.
-        raise SenderRefused(f"another machine has taken run {run_id} over", taken=True)
+        raise other
     context = context_of(request)
     content = await parcel_body(request)
     now = context.clock.now()
@@ -62,12 +62,13 @@ async def put_parcel(  # noqa: PLR0917 - each is a part of the address
     "/sandboxes/{sandbox_id}/runs/{run_id}/parcels/{name:path}",
     response_class=Response,
     responses={**_CONTENT, **DENIED},
+    openapi_extra=DRIVER_PARAMETER,
 )
 async def get_own_parcel(
-    request: Request, sandbox_id: SandboxId, run_id: RunId, name: ParcelName, _: Annotated[Principal, Depends(reader)]
+    request: Request, sandbox_id: SandboxId, run_id: RunId, name: ParcelName, who: Annotated[Principal, Depends(reader)]
 ) -> Response:
     """A parcel of a run that this sandbox drives."""
-    await own_entry(request, sandbox_id, run_id)
+    await own_entry(request, sandbox_id, run_id, who)
     return _content(await context_of(request).archive.parcels.get(run_id, name))
 
 
@@ -75,12 +76,13 @@ async def get_own_parcel(
     "/sandboxes/{sandbox_id}/runs/{run_id}/parcels",
     response_class=Response,
     responses={200: {"model": ParcelsOut}, **DENIED},
+    openapi_extra=DRIVER_PARAMETER,
 )
 async def list_own_parcels(
-    request: Request, sandbox_id: SandboxId, run_id: RunId, _: Annotated[Principal, Depends(reader)]
+    request: Request, sandbox_id: SandboxId, run_id: RunId, who: Annotated[Principal, Depends(reader)]
 ) -> Response:
     """Which parcels there are of a run that this sandbox drives."""
-    await own_entry(request, sandbox_id, run_id)
+    await own_entry(request, sandbox_id, run_id, who)
     return await _list(request, run_id)
 
 

@@ -8,9 +8,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from untildone import __version__
+from untildone.core.dataclass import dataclass
 from untildone.core.event import Record
 from untildone.core.history import IterationRow
 from untildone.server.archive.port import Archive, EventFilter, Projection, RunEntry

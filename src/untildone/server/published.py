@@ -5,11 +5,12 @@ Such a program has no log, its events have no types that anybody checked: any va
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import msgspec
 
+from untildone.core.dataclass import dataclass
 from untildone.core.history import IterationRow
 from untildone.core.printable import one_line
 from untildone.core.stopping import DONE, meaning

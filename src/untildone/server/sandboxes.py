@@ -11,10 +11,11 @@ from untildone.core.wire import Batch, Order, Receipt
 from untildone.errors import SenderRefused
 from untildone.server import intake
 from untildone.server.access import Principal, operator, worker
-from untildone.server.answers import CONFLICT, DENIED, WRONG_TYPE, json_answer
+from untildone.server.answers import CONFLICT, DENIED, FULL, WRONG_TYPE, json_answer, status_of
 from untildone.server.archive.port import RunEntry, RunFilter
 from untildone.server.bodies import json_body
 from untildone.server.context import Context, context_of
+from untildone.server.driving import DRIVER_PARAMETER, may_take, own_entry, shown_hash
 from untildone.server.paths import NEWEST, RunId, SandboxId
 from untildone.server.projecting import liveness
 from untildone.server.shapes import EVENTS_BODY, EventsAnswer, OrderOut, QueuedOut, ReceiptOut, TenureOut
@@ -31,17 +32,20 @@ Worker = Annotated[Principal, Depends(worker)]
 @router.post(
     "/events",
     response_class=Response,
-    responses={200: {"model": EventsAnswer, "description": "Kept"}, **DENIED, **CONFLICT, **WRONG_TYPE},
-    openapi_extra=EVENTS_BODY,
+    responses={200: {"model": EventsAnswer, "description": "Kept"}, **DENIED, **CONFLICT, **WRONG_TYPE, **FULL},
+    openapi_extra={**EVENTS_BODY, **DRIVER_PARAMETER},
 )
 async def post_events(request: Request, sandbox_id: SandboxId) -> Response:
     """Take one event as published, or a batch of a run's events: they are durable when this answers."""
     context = context_of(request)
-    await worker(request, sandbox_id)
+    who = await worker(request, sandbox_id)
     try:
         given = intake.parsed(await json_body(request))
         if isinstance(given, Batch):
-            answer: object = await intake.receive(context, sandbox_id, given)
+            trusted = who.scope == "operator"
+            answer: object = await intake.receive(
+                context, sandbox_id, given, driver_hash=shown_hash(request), trusted=trusted
+            )
         else:
             answer = await intake.publish(context, sandbox_id, given)
     except intake.Unreadable as error:
@@ -51,7 +55,7 @@ async def post_events(request: Request, sandbox_id: SandboxId) -> Response:
         context.metrics.refused.labels(str(error.status_code)).inc()
         raise
     except SenderRefused as error:
-        context.metrics.refused.labels("409" if error.taken or error.last_seq is not None else "403").inc()
+        context.metrics.refused.labels(str(status_of(error))).inc()
         raise
     return Response(_encode.encode(answer), media_type="application/json")
 
@@ -99,27 +103,37 @@ async def post_message(
     return MessageGiven(id=str(given.number), run_id=run.run_id)
 
 
-@router.get("/runs/{run_id}", response_class=Response, responses={200: {"model": ReceiptOut}, **DENIED})
-async def get_receipt(request: Request, sandbox_id: SandboxId, run_id: RunId, _: Worker) -> Response:
+@router.get(
+    "/runs/{run_id}",
+    response_class=Response,
+    responses={200: {"model": ReceiptOut}, **DENIED},
+    openapi_extra=DRIVER_PARAMETER,
+)
+async def get_receipt(request: Request, sandbox_id: SandboxId, run_id: RunId, who: Worker) -> Response:
     """How much of a run the server has."""
     archive = context_of(request).archive
-    entry = await own_entry(request, sandbox_id, run_id)
+    entry = await own_entry(request, sandbox_id, run_id, who)
     if entry is None:
         return json_answer(Receipt(last_seq=0))
     return json_answer(Receipt(last_seq=entry.last_seq, orders=await archive.orders.newest(run_id)))
 
 
-@router.get("/runs/{run_id}/orders", response_class=Response, responses={200: {"model": list[OrderOut]}, **DENIED})
-async def get_orders(
+@router.get(
+    "/runs/{run_id}/orders",
+    response_class=Response,
+    responses={200: {"model": list[OrderOut]}, **DENIED},
+    openapi_extra=DRIVER_PARAMETER,
+)
+async def get_orders(  # noqa: PLR0917 - each is a part of the address
     request: Request,
     sandbox_id: SandboxId,
     run_id: RunId,
-    _: Worker,
+    who: Worker,
     after: Annotated[int, Query(ge=0, le=NEWEST, description="The newest number that is known already")] = 0,
     wait: Annotated[float, Query(ge=0, le=600, description="Seconds to wait for the first one")] = 0,
 ) -> Response:
     """Orders for a run. With `wait`, the answer comes with the first one."""
-    entry = await own_entry(request, sandbox_id, run_id)
+    entry = await own_entry(request, sandbox_id, run_id, who)
     if entry is None:
         raise HTTPException(404, "there is no such run here: its events come first")
     return json_answer(await _orders(context_of(request), entry, after, min(wait, LONGEST_WAIT)))
@@ -131,40 +145,21 @@ class Tenure(BaseModel, extra="forbid"):
     tenure: int = Field(ge=0, le=2**31 - 2)
 
 
-@router.post("/runs/{run_id}/take", responses={**DENIED, **CONFLICT})
+@router.post("/runs/{run_id}/take", responses={**DENIED, **CONFLICT}, openapi_extra=DRIVER_PARAMETER)
 async def take_over(request: Request, sandbox_id: SandboxId, run_id: RunId, known: Tenure, who: Worker) -> TenureOut:
-    """Drive a run from this sandbox from now on: words of whoever drove it before are refused."""
+    """Drive a run from this sandbox from now on, with the key that is shown: whoever drove it before is refused."""
     context = context_of(request)
     entry = await context.archive.runs.entry(run_id)
     if entry is None:
         raise HTTPException(404, "there is no such run here")
-    await _may_take(request, entry, sandbox_id, who)
-    tenure = await context.archive.runs.take_over(run_id, sandbox_id=sandbox_id, tenure=known.tenure)
+    may_take(request, entry, sandbox_id, who)
+    tenure = await context.archive.runs.take_over(
+        run_id, sandbox_id=sandbox_id, tenure=known.tenure, driver_hash=shown_hash(request)
+    )
     if tenure is None:
         raise SenderRefused("another machine has taken this run over already", taken=True)
     context.fanout.changed(run_id)
     return TenureOut(tenure=tenure)
-
-
-async def own_entry(request: Request, sandbox_id: str, run_id: str) -> RunEntry | None:
-    """The entry of this sandbox's run, or none; refused when it is another's."""
-    entry = await context_of(request).archive.runs.entry(run_id)
-    if entry is not None and (entry.sandbox_id != sandbox_id or entry.origin == "local"):
-        raise HTTPException(403, "this run is another sandbox's")
-    return entry
-
-
-async def _may_take(request: Request, entry: RunEntry, sandbox_id: str, who: Principal) -> None:
-    """A run holds a whole conversation: what is another sandbox's needs whoever could read it anyway."""
-    if entry.origin != "worker":
-        raise HTTPException(409, "this run is driven by no worker: it cannot be taken over from here")
-    if entry.sandbox_id == sandbox_id or who.scope == "operator":
-        return
-    # Without a token, only from this very machine, and from a sandbox that asks for none: as its own worker could.
-    if who.via == "loopback":
-        await worker(request, entry.sandbox_id)
-        return
-    raise HTTPException(403, "this run is another sandbox's: taking it over needs an operator token")
 
 
 async def _orders(context: Context, entry: RunEntry, after: int, wait: float) -> list[Order]:

@@ -82,6 +82,8 @@ class RunOut(BaseModel):
     goal: str
     folder: str
     host: str
+    in_session: bool
+    """It is a loop inside Claude Code, which is steered there alone."""
     status: str
     """`interrupted`: at work by its log, and nothing was heard of it lately."""
     phase: str
@@ -175,6 +177,23 @@ class ParcelsOut(BaseModel):
     """All parcels of a run."""
 
     parcels: list[ParcelOut]
+
+
+class TranscriptOut(BaseModel):
+    """A conversation that came along."""
+
+    session_id: str
+    seq: int
+    """The event after which it was packed."""
+    at: float
+    size: int
+    """Bytes, packed."""
+
+
+class TranscriptsOut(BaseModel):
+    """All conversations of a run."""
+
+    transcripts: list[TranscriptOut]
 
 
 class EventStruct(msgspec.Struct, frozen=True):

@@ -6,10 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
 from untildone.errors import ServeError, UntildoneError, UsageError
 

@@ -5,14 +5,15 @@ Nobody else gives orders: whatever a run cannot take is refused here, with a lin
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from untildone.core import events as ev
 from untildone.core.chain import has_next
 from untildone.core.codec import REPLACEMENT
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
-from untildone.core.limits import LIMIT_FIELDS, LIMITS, Limit, is_exhausted, is_reached
+from untildone.core.limits import LIMIT_FIELDS
 from untildone.core.policy import Policy
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
@@ -23,22 +24,12 @@ from untildone.ports import Clock, EventLog
 from untildone.server.archive.port import Archive, RunEntry
 from untildone.server.fanout import Fanout
 from untildone.server.folding import liveness, state_of
+from untildone.server.outlook import outlook, refuse_foreign, warning
 from untildone.uplink.inbox import event_for
 
 ONLY_NOW = frozenset({"stop", "pause", "skip_wait"})
 """What makes no sense later, to another driver."""
 _NAME_WIDTH = 60
-
-_SAID: Mapping[str, str] = {
-    "message": "the agent reads it in its next prompt",
-    "stop": "it stops now",
-    "pause": "it pauses",
-    "resume": "it goes on",
-    "limits": "the new limits hold",
-    "skip_wait": "it tries now; if the limit still holds, it waits again",
-    "waive": "these files may change",
-    "reset": "cleared",
-}
 
 
 class OrderImpossible(UntildoneError):
@@ -55,6 +46,15 @@ class Given:
     """Of the order; None: there is none, it went straight to where it is read."""
     said: str
     """What comes of it, in one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """An order that the run would take."""
+
+    event: ev.Command
+    state: LoopState
+    alive: bool
 
 
 class Steering:
@@ -74,13 +74,29 @@ class Steering:
         run, or not now.
         """
         entry = await self._entry(run_id)
-        by = f"dashboard ({one_line(by, _NAME_WIDTH)})"
+        by = one_line(by, _NAME_WIDTH)
         data = {name: _storable(value) for name, value in data.items()}
         if entry.origin == "published":
             return await self._queue(entry, kind, data)
-        if entry.origin == "local":
-            return await self._tell(entry, kind, data, by)
-        return await self._order(entry, kind, data, by)
+        asked = await self._look(entry, kind, data, by)
+        number = None
+        if entry.origin == "local" and self._log is not None:
+            await self._log.append(run_id, [replace(asked.event, order=None)])
+        else:
+            now, answered = self._clock.now(), asked.state.ordered
+            given = await self._archive.orders.give(run_id, kind, data, by=by, now=now, after=answered)
+            number = given.number
+            self._fanout.ordered(run_id)
+        said = outlook(asked.event, kind, asked.state, alive=asked.alive, now=self._clock.now())
+        return Given(number=number, said=said)
+
+    async def warning(self, run_id: str, kind: OrderKind, data: Mapping[str, Any]) -> str:
+        """What a person should say yes to before this is given; nothing for most. Raises as `give` does."""
+        entry = await self._entry(run_id)
+        if entry.origin == "published":
+            return ""
+        asked = await self._look(entry, kind, data, "")
+        return warning(asked.event, asked.state, alive=asked.alive, now=self._clock.now())
 
     async def limits(self, run_id: str) -> Policy:
         """The limits of a run as they will be once all is done that was asked of it. RunNotFound: there is none."""
@@ -115,30 +131,22 @@ class Steering:
         await self._archive.orders.put(entry.sandbox_id, event.content, event.message_type, now=now)
         return Given(number=None, said="it waits until the worker asks for messages")
 
-    async def _tell(self, entry: RunEntry, kind: OrderKind, data: Mapping[str, Any], by: str) -> Given:
-        """A run of this machine: its log is right here."""
-        if self._log is None:
-            raise OrderImpossible(
-                "this run is one of the machine the server ran on with `--local`: steer it there with `untildone`"
-            )
-        alive = any(row.run_id == entry.run_id and row.alive for row in await self._log.runs())
-        state = await load_state(self._log, entry.run_id)
-        event = _event(kind, data, _fit(_meant(kind, data), state, entry, alive=alive, silent=""), by)
-        await self._log.append(entry.run_id, [replace(event, order=None)])
-        said = _outlook(event, state, self._clock.now(), alive=alive) or _said(kind, data, alive=alive)
-        return Given(number=None, said=said)
-
-    async def _order(self, entry: RunEntry, kind: OrderKind, data: Mapping[str, Any], by: str) -> Given:
-        """A run elsewhere: its worker fetches it."""
-        now = self._clock.now()
-        alive = liveness(entry, now)
-        silent = f" (nothing was heard of it for {format_duration(max(0.0, now - entry.heard_at))})"
-        state = state_of(entry)
+    async def _look(self, entry: RunEntry, kind: OrderKind, data: Mapping[str, Any], by: str) -> _Asked:
+        """The order as the run would write it down, and the run it is asked of; as `give` raises."""
+        if entry.origin == "local":
+            # A run of this machine: its log is right here.
+            if self._log is None:
+                raise OrderImpossible(
+                    "this run is one of the machine the server ran on with `--local`: steer it there with `untildone`"
+                )
+            alive = any(row.run_id == entry.run_id and row.alive for row in await self._log.runs())
+            state, silent = await load_state(self._log, entry.run_id), ""
+        else:
+            now = self._clock.now()
+            alive, state = liveness(entry, now), state_of(entry)
+            silent = f" (nothing was heard of it for {format_duration(max(0.0, now - entry.heard_at))})"
         event = _event(kind, data, _fit(_meant(kind, data), state, entry, alive=alive, silent=silent), by)
-        order = await self._archive.orders.give(entry.run_id, kind, dict(data), by=by, now=now)
-        self._fanout.ordered(entry.run_id)
-        said = _outlook(event, state, now, alive=alive) or _said(kind, data, alive=alive)
-        return Given(number=order.number, said=said)
+        return _Asked(event=event, state=state, alive=alive)
 
 
 def _storable(value: Any) -> Any:
@@ -173,6 +181,8 @@ def _event(
 ) -> ev.Command:
     """What the run would write down; UsageError when it would refuse."""
     asked = dict(data)
+    if kind == "waive":
+        refuse_foreign(asked.get("patterns"))
     message_type = asked.pop("message_type", None) if not interrupts else None
     order = Order(number=0, kind=kind, by=by, at=0.0, data=asked)
     event = event_for(order, state, math.inf)
@@ -187,35 +197,3 @@ def _event(
 def _meant(kind: OrderKind, data: Mapping[str, Any]) -> OrderKind:
     """A message that interrupts is a stop, as it always was with the published endpoint."""
     return "stop" if kind == "message" and data.get("message_type") == "interrupt" else kind
-
-
-def _said(kind: OrderKind, data: Mapping[str, Any], *, alive: bool) -> str:
-    kind = _meant(kind, data)
-    if kind == "message" and data.get("urgent") is True and alive:
-        return "the agent is told at once"
-    if kind == "stop" and data.get("after_iteration") is True:
-        return "it stops after its running iteration"
-    return _SAID[kind] if alive else f"{_SAID[kind]}, once somebody goes on with it"
-
-
-def _outlook(event: ev.Command, state: LoopState, now: float, *, alive: bool) -> str:
-    """What comes of limits that are used up as soon as they hold; nothing for all others."""
-    if not isinstance(event, ev.LimitsChanged):
-        return ""
-    changed: dict[str, Any] = dict(event.changes)
-    after = replace(state, policy=replace(state.policy, **changed))
-
-    def moment(limit: Limit) -> float:
-        # Nobody works on a run that stands still: only the clock on the wall goes on.
-        return now if alive or limit.field == "deadline" else state.last_at
-
-    full = [limit for limit in LIMITS if limit.field in changed and is_reached(limit, after, moment(limit))]
-    if not full:
-        return ""
-    first = full[0]
-    used = "less than what is used" if is_exhausted(first, after, moment(first)) else "as good as used up"
-    what = "this deadline is past" if first.field == "deadline" else f"{first.field.replace('_', ' ')}: that is {used}"
-    if not alive:
-        return f"{what}: whoever goes on with it is stopped at once"
-    is_cut = state.open is None or any(limit.cuts for limit in full)
-    return f"{what}: it stops {'now' if is_cut else 'after its running iteration'}"

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import DAY
 from untildone.ports import Clock
 from untildone.server.archive.port import Archive

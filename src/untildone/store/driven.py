@@ -3,10 +3,11 @@
 import sqlite3
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from untildone.core.codec import decode
+from untildone.core.dataclass import dataclass
 from untildone.core.events import StoreTampered
 from untildone.errors import StoreSpoilt
 from untildone.ports import Lease

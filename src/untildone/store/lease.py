@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +18,7 @@ from shlex import quote as shell_quote
 from typing import Any
 from urllib.parse import quote
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import RunBusy, StoreError
 
 # Someone asking "is it alive?" holds a lock for microseconds: only what stays locked this long is truly held.

@@ -3,11 +3,12 @@
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from os import getpid
 
 from untildone.core.codec import encode, event_kind, stored_form
+from untildone.core.dataclass import dataclass
 from untildone.core.events import Event, Record, StoreTampered
 from untildone.errors import LeaseLost, RunNotFound
 from untildone.ports import Clock, Lease, RunRow

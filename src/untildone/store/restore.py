@@ -9,11 +9,11 @@ import sqlite3
 import tempfile
 from collections.abc import Collection
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import StoreError
 from untildone.store.schema import SIDE_FILES, open_database
 from untildone.store.seal import Seal

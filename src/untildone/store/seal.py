@@ -9,11 +9,11 @@ import sqlite3
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import StoreError
 
 KEY_FILE = "seal.key"

@@ -8,8 +8,9 @@ trim counts anew. The pages that are freed are used again by whatever is recorde
 import fcntl
 import os
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
+
+from untildone.core.dataclass import dataclass
 
 CHUNK = 1000
 """Events removed in one transaction: a few milliseconds in which others cannot write."""

@@ -15,7 +15,7 @@ from untildone import __version__
 from untildone.core import wire
 from untildone.core.events import Record
 from untildone.core.printable import one_line
-from untildone.core.wire import COUNT, Batch, Order, Receipt, Wire
+from untildone.core.wire import COUNT, DRIVER, TENURE, Batch, Order, Receipt, Wire
 from untildone.errors import ConfigError, UplinkDown, UplinkRefused
 from untildone.ports import Parcel
 from untildone.uplink.settings import checked_address, is_this_machine
@@ -40,6 +40,7 @@ _PASSING = frozenset({404, 408, 421, 425, 429})
 _SERVER_TROUBLE = 500
 _CONFLICT = 409
 _TOO_LARGE = 413
+_FULL = 507
 _NOT_LET_IN = frozenset({401, 403})
 _OF_A_RUN = re.compile(r"\brun\b")
 """The server speaks of the run, not of who asks: no token would help."""
@@ -59,6 +60,20 @@ class _Order(msgspec.Struct, frozen=True):
     data: dict[str, Any] = {}
 
 
+class _Tenure(msgspec.Struct, frozen=True):
+    tenure: TENURE
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """Why the server will not have something."""
+
+    error: str = ""
+    taken: bool = False
+    """Another machine has the run."""
+    tenure: TENURE | None = None
+    """It does not know that we have taken the run over: by its book this tenure holds."""
+
+
 class HttpUplink:
     """An Uplink to `untildone serve`."""
 
@@ -71,8 +86,12 @@ class HttpUplink:
         dress: Callable[[Record], Wire] = wire.wire,
         patience: float = PATIENCE,
         renewed: Callable[[], str] | None = None,
+        key: Callable[[str], str] = lambda _: "",
     ) -> None:
-        """`renewed` reads the token again, wherever it came from: the one we have may have been replaced."""
+        """`renewed` reads the token again, wherever it came from: the one we have may have been replaced.
+
+        `key` knows what the driver of a run shows; it is asked once, when something of that run is first spoken of.
+        """
         self._base = checked_address(url)
         self._sandbox_id = sandbox_id
         self._sandbox = f"/api/v1/sandboxes/{quote(sandbox_id, safe='')}"
@@ -83,6 +102,9 @@ class HttpUplink:
         self._client: httpx2.AsyncClient | None = None
         self._ends: dict[str, int] = {}
         """The newest event of each run that the server has, as it last said."""
+        self.losses = 0
+        self._key = key
+        self._keys: dict[str, str] = {}
 
     @property
     def name(self) -> str:
@@ -91,23 +113,39 @@ class HttpUplink:
 
     async def received(self, run_id: str) -> Receipt:
         """How much of a run the server has."""
-        return self._noted(run_id, self._read(await self.ask("GET", self._run(run_id)), Receipt))
+        answer = await self.ask("GET", self._run(run_id), headers=self._shown(run_id))
+        return self._noted(run_id, self._read(answer, Receipt))
 
     async def send(self, run_id: str, records: Sequence[Record], *, tenure: int = 0) -> Receipt:
         """Hand over records, in order."""
         body, packed = await self._packed(run_id, records, tenure)
-        headers = {"Content-Type": _JSON} | ({"Content-Encoding": "gzip"} if packed else {})
+        headers = {"Content-Type": _JSON} | ({"Content-Encoding": "gzip"} if packed else {}) | self._shown(run_id)
         answer = await self.ask("POST", f"{self._sandbox}/events", body=body, headers=headers)
         return self._noted(run_id, self._read(answer, Receipt))
 
+    async def take(self, run_id: str, *, tenure: int) -> int:
+        """Have the run driven from here, with this driver's key; the new tenure."""
+        headers = {"Content-Type": _JSON} | self._shown(run_id)
+        body = msgspec.json.encode({"tenure": tenure})
+        answer = await self.ask("POST", f"{self._run(run_id)}/take", body=body, headers=headers)
+        return self._read(answer, _Tenure).tenure
+
+    def _shown(self, run_id: str) -> dict[str, str]:
+        """The key of whoever drives this run."""
+        if run_id not in self._keys:
+            self._keys[run_id] = self._key(run_id)
+        return {DRIVER: self._keys[run_id]} if self._keys[run_id] else {}
+
     def _noted(self, run_id: str, receipt: Receipt) -> Receipt:
+        self.losses += receipt.last_seq < self._ends.get(run_id, 0)
         self._ends[run_id] = receipt.last_seq
         return receipt
 
     async def orders(self, run_id: str, *, after: int, wait: float) -> list[Order]:
         """Orders with a higher number, waiting for the first one at the server."""
         path = f"{self._run(run_id)}/orders?after={after:d}&wait={wait:g}"
-        found = self._read(await self.ask("GET", path, patience=self._patience + wait), list[_Order])
+        answer = await self.ask("GET", path, headers=self._shown(run_id), patience=self._patience + wait)
+        found = self._read(answer, list[_Order])
         return [
             Order(number=o.number, kind=o.kind, by=o.by, at=o.at, age=o.age, seen=o.seen, data=o.data) for o in found
         ]
@@ -115,7 +153,13 @@ class HttpUplink:
     async def put(self, run_id: str, parcel: Parcel) -> None:
         """Send a parcel."""
         path = f"{self._run(run_id)}/parcels/{quote(parcel.name)}?seq={parcel.seq:d}&tenure={parcel.tenure:d}"
-        await self.ask("PUT", path, body=parcel.content, headers={"Content-Type": _BYTES}, patience=PARCEL_PATIENCE)
+        headers = {"Content-Type": _BYTES} | self._shown(run_id)
+        try:
+            await self.ask("PUT", path, body=parcel.content, headers=headers, patience=PARCEL_PATIENCE)
+        except UplinkRefused as refused:
+            if refused.behind is None:
+                raise
+            raise UplinkDown(str(refused)) from None  # the outbox mends that
 
     async def close(self) -> None:
         """Give up the connections. Harmless when done twice."""
@@ -210,13 +254,14 @@ class HttpUplink:
 
     def _refuse(self, status: int, content: bytes, *, speaks: bool) -> NoReturn:
         """`speaks`: it was asked for a sandbox, so that a token for that one would open."""
-        said, taken = _told(content)
-        if self._token and self._token in said:
+        told = _told(content)
+        said = one_line(told.error, 200)
+        if any(secret and secret in said for secret in (self._token, *self._keys.values())):
             said = ""
         what = f"{self.name} answered {status}" + (f": {said}" if said else "")
         # A conflict that names the end of the copy: the server lost something, and is asked what it has.
         if status >= _SERVER_TROUBLE or status in _PASSING or (status == _CONFLICT and b'"last_seq":' in content):
-            raise UplinkDown(what)
+            raise UplinkDown(what, seldom=status == _FULL)
         if status in {401, 403} and not said:
             what += ": the token is not valid for this sandbox"
         if status in {401, 403} and speaks and not _OF_A_RUN.search(said):
@@ -225,7 +270,7 @@ class HttpUplink:
             what += "(another name: --sandbox-id, of a worker SANDBOX_ID)"
         if 300 <= status < 400:  # noqa: PLR2004 - all that points elsewhere
             what += ": it points to another address, give that one"
-        raise UplinkRefused(what, taken=taken, too_large=status == _TOO_LARGE)
+        raise UplinkRefused(what, taken=told.taken, too_large=status == _TOO_LARGE, behind=told.tenure)
 
     def _read(self, content: bytes, type_: type[T]) -> T:
         try:
@@ -235,14 +280,11 @@ class HttpUplink:
             raise UplinkDown(said) from None
 
 
-def _told(content: bytes) -> tuple[str, bool]:
-    """What the server says about it, as one line, and whether another machine has the run."""
+def _told(content: bytes) -> _Told:
+    """What the server says about it, as far as that can be read."""
     with suppress(ValueError, RecursionError):
-        answer = msgspec.json.decode(content)
-        if isinstance(answer, dict):
-            error = answer.get("error")
-            return one_line(error, 200) if isinstance(error, str) else "", answer.get("taken") is True
-    return "", False
+        return msgspec.json.decode(content, type=_Told)
+    return _Told()
 
 
 def _reason(error: BaseException) -> str:

@@ -74,10 +74,6 @@ class _List(msgspec.Struct, frozen=True):
     parcels: list[Listed]
 
 
-class _Tenure(msgspec.Struct, frozen=True):
-    tenure: _COUNT
-
-
 class Reader:
     """Reads runs through the API, with whatever right the token gives."""
 
@@ -137,10 +133,7 @@ class Reader:
 
     async def take(self, run_id: str, tenure: int) -> int:
         """Have the run driven from here from now on; the new tenure. UplinkRefused if somebody was faster."""
-        path = f"/api/v1/sandboxes/{quote(self._sandbox_id, safe='')}/runs/{quote(run_id, safe='')}/take"
-        body = msgspec.json.encode({"tenure": tenure})
-        answer = await self._uplink.ask("POST", path, body=body, headers={"Content-Type": "application/json"})
-        return self._read(answer, _Tenure).tenure
+        return await self._uplink.take(run_id, tenure=tenure)
 
     async def _either(self, run_id: str, rest: str, *, cap: int = PAGE_CAP, patience: float | None = None) -> bytes:
         """As whoever may read any run, or else as the sandbox that drives this one."""

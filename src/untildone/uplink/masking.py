@@ -7,11 +7,11 @@ look at the bytes is enough to know.
 import base64
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from untildone.core.dataclass import dataclass
 from untildone.core.secrets import may_hold_secret, redact, secrets_in
 from untildone.uplink.patterns import Patterns
 from untildone.uplink.reading import Span, occurrences, unescaped, unwrapped, without

@@ -3,10 +3,11 @@
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from untildone.config import SERVER_TOKEN
+from untildone.core.dataclass import dataclass
 from untildone.core.policy import RunSpec
 from untildone.core.printable import one_line
 from untildone.errors import ConfigError
@@ -95,13 +96,14 @@ def open_line(settings: UplinkSettings, here: Here, *, folder: str) -> Line:
     """A line over HTTP. ConfigError for a pattern that cannot be read."""
     masking = Masking(KnownSecrets(here.env, folder, also=(settings.token,), now=here.now), settings.mask)
 
+    accounts = Accounts(here.state_dir)
+
     def renewed() -> str:
         return replace(settings, token=token_for(settings.token_file, {SERVER_TOKEN: settings.token})).token
 
     def connect(sandbox_id: str) -> Uplink:
         ids = {**settings.ids, "sandbox_id": sandbox_id}
         dress = Dressing(masking, ids, here.transcript if settings.report_transcript else None)
-        return HttpUplink(settings.server, sandbox_id, settings.token, dress=dress, renewed=renewed)
+        return HttpUplink(settings.server, sandbox_id, settings.token, dress=dress, renewed=renewed, key=accounts.key)
 
-    accounts = Accounts(here.state_dir)
     return Line(settings=settings, connect=connect, accounts=accounts, beside=here.beside, notice=here.notice)

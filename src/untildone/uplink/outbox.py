@@ -8,10 +8,13 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 
-from untildone.core.codec import encode, event_kind
-from untildone.core.events import Record
+import msgspec
+
+from untildone.core.codec import encode, event_kind, event_type, event_version
+from untildone.core.dataclass import dataclass
+from untildone.core.events import Record, Unknown
 from untildone.core.figures import count
 from untildone.core.wire import Receipt
 from untildone.errors import StoreError, UntildoneError, UplinkDown, UplinkRefused
@@ -30,6 +33,10 @@ LONGEST_REFUSED_REST = 600.0
 """Seconds between two tries after a refusal: a token is mended, a proxy set right, and the run goes on for days."""
 TOLD_AFTER = 2
 """Failures in a row after which somebody is told: a server that is being restarted is nobody's business."""
+CUT_TO = 16 << 10
+"""Bytes that are left of an event that is too large for the way."""
+LARGE = 1 << 10
+"""Bytes of one value, from which it is left out then."""
 MOST_LEFT = 10_000
 """More than so many events that wait are not counted."""
 
@@ -83,7 +90,8 @@ class Outbox:
         self._failures = self._refusals = 0
         self._most = BATCH_EVENTS
         self._trouble = ""
-        self._was_told = self._refusal_was_told = False
+        self._was_told = self._refusal_was_told = self._cut_was_told = False
+        self._took_again = False
         self._hurry = asyncio.Event()
         self._progress = asyncio.Event()
 
@@ -91,11 +99,11 @@ class Outbox:
         """Deliver what is there and what comes, until cancelled or until another machine has the run."""
         while self.refused is None or not self.refused.taken:
             try:
-                await self._deliver()
+                await self._try()
             except UplinkRefused as refused:
                 await self._refuse(refused)
             except UplinkDown as down:
-                await self._rest(str(down))
+                await self._rest(str(down), seldom=down.seldom)
             except StoreError as trouble:  # the run itself says what is wrong with its store
                 await self._rest(str(trouble))
 
@@ -122,12 +130,34 @@ class Outbox:
             return Left(events=0, why=why)
         return Left(events=len(waiting), why=why)
 
+    async def _try(self) -> None:
+        try:
+            await self._deliver()
+        except UplinkRefused as refused:
+            if refused.behind is None or self._took_again:
+                raise
+            self._took_again = True
+            await self._take_again(refused.behind)
+
+    async def _take_again(self, behind: int) -> None:
+        """A server that was put back to an older state has forgotten that we took the run over: it is told again."""
+        tenure = self._tenure()
+        try:
+            while behind < tenure:
+                now = await self._uplink.take(self._run_id, tenure=behind)
+                if now != behind + 1:
+                    raise UplinkDown("the server gives the run away in a way that nobody asked for")
+                behind = now
+        except UplinkRefused as refused:
+            # Whether somebody else has it by now is told to who speaks for it: only that is the end.
+            raise UplinkRefused(str(refused)) from None
+
     async def _deliver(self) -> None:
         """One connection: what the server has is asked for anew, since it may have lost or got more than we know."""
         receipt = await self._received()
         if receipt.last_seq:
             # Nothing of ours may be wanted any more: only who speaks is told that another machine has the run by now.
-            receipt = await self._uplink.send(self._run_id, [], tenure=self._tenure())
+            receipt = await self._spoken([])
         await self._take(receipt)
         async with self._batches(self.delivered) as batches:
             async for batch in batches:
@@ -137,23 +167,46 @@ class Outbox:
                 if receipt.last_seq < known:
                     raise UplinkDown("the server has lost some of what it had")
 
+    async def _spoken(self, records: list[Record]) -> Receipt:
+        receipt = await self._uplink.send(self._run_id, records, tenure=self._tenure())
+        self._took_again = False
+        return receipt
+
     async def _sent(self, batch: list[Record]) -> Receipt:
         try:
-            return await self._uplink.send(self._run_id, batch, tenure=self._tenure())
+            return await self._spoken(batch)
         except UplinkRefused as refused:
-            if not refused.too_large or len(batch) <= 1:
+            if not refused.too_large or not batch:
                 raise
+            if len(batch) == 1:
+                return await self._sent_cut(batch[0], refused)
             self._most = len(batch) // 2
             # In halves, in order: what the first one brought is known when the second fails.
             await self._sent(batch[: self._most])
             return await self._sent(batch[len(batch) // 2 :])
+
+    async def _sent_cut(self, record: Record, refused: UplinkRefused) -> Receipt:
+        """One event that is too large for the way: that it happened is told, and the log here keeps the whole."""
+        for most in (CUT_TO, 0):
+            try:
+                receipt = await self._spoken([_cut(record, most)])
+            except UplinkRefused as still:
+                if not still.too_large:
+                    raise
+                continue
+            self._most = BATCH_EVENTS
+            if not self._cut_was_told:
+                self._cut_was_told = True
+                await self._tell(f"event {record.seq} is too large for the way to the server: it gets the outline only")
+            return receipt
+        raise refused
 
     async def _received(self) -> Receipt:
         try:
             return await self._uplink.received(self._run_id)
         except UplinkRefused:
             # Only who speaks for a run is told that another machine has it by now.
-            return await self._uplink.send(self._run_id, [], tenure=self._tenure())
+            return await self._spoken([])
 
     async def _take(self, receipt: Receipt, sent: int = 0) -> None:
         """`sent`: what it has for sure. More than that must at least be in the log, or somebody forged it."""
@@ -250,13 +303,14 @@ class Outbox:
             await self._tell(f"nothing of this run is reported until that is mended: {refused}")
         await self._pause(min(LONGEST_REFUSED_REST, REFUSED_REST * 2 ** min(self._refusals - 1, 10)))
 
-    async def _rest(self, trouble: str) -> None:
+    async def _rest(self, trouble: str, *, seldom: bool = False) -> None:
         self._failures += 1
         self._trouble = trouble
         if self._failures >= TOLD_AFTER and not self._was_told:
             self._was_told = True
             await self._tell(f"what happens cannot be reported at the moment and will be later: {trouble}")
-        await self._pause(min(LONGEST_REST, FIRST_REST * 2 ** min(self._failures - 1, 10)))
+        first, most = (REFUSED_REST, LONGEST_REFUSED_REST) if seldom else (FIRST_REST, LONGEST_REST)
+        await self._pause(min(most, first * 2 ** min(self._failures - 1, 10)))
 
     async def _pause(self, longest: float) -> None:
         was_set = self._hurry.is_set()
@@ -278,3 +332,23 @@ class Outbox:
         while records := await self._log.read(self._run_id, after=after, trace=True, limit=BATCH_EVENTS):
             after = records[-1].seq
         return after
+
+
+def _cut(record: Record, most: int) -> Record:
+    """The same event with what is small of its payload, at most so many bytes, and how much that leaves out."""
+    event, data = record.event, encode(record.event)
+    kept: dict[str, object] = {}
+    left = most
+    with suppress(ValueError, RecursionError):
+        for name, value in msgspec.json.decode(data, type=dict[str, msgspec.Raw]).items():
+            size = len(name) + len(value)
+            if size < min(LARGE, left):
+                kept[name], left = value, left - size
+    kept["left_out_bytes"] = len(data) - (most - left)
+    outline = Unknown(
+        type=event_type(event),
+        version=event_version(event),
+        kind=event_kind(event),
+        data=msgspec.json.encode(kept),
+    )
+    return replace(record, event=outline)

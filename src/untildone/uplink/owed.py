@@ -4,13 +4,15 @@ Nothing depends on these files but the wish to go on: what is still wanted, the 
 """
 
 import os
+import secrets
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
+from untildone.core.dataclass import dataclass
 from untildone.core.wire import RUN_ID
 from untildone.errors import UplinkRefused
 
@@ -36,6 +38,17 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     """How often the server would not have what was left."""
     given_up: bool = False
     """Another machine has the run, or the server refused often enough: nothing more is to be sent."""
+    key: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z_-]{0,200}\Z")] = ""
+    """What only the driver of this run knows, and shows wherever it speaks of it; empty: it began without one."""
+
+    def __repr__(self) -> str:
+        """Without the key, which no traceback may show."""
+        return f"Account({self.run_id!r}, {self.server!r}, {self.sandbox_id!r})"
+
+
+def new_key() -> str:
+    """A key for the driver of a run. It begins as tokens do, so that it is hidden wherever it turns up."""
+    return f"ud_driver_{secrets.token_urlsafe(32)}"
 
 
 def after_delivery(account: Account, *, acknowledged: int, left: int, refused: UplinkRefused | None) -> Account:
@@ -71,6 +84,21 @@ class Accounts:
                 with suppress(OSError):
                     Path(made).unlink()
                 raise
+
+    def key(self, run_id: str) -> str:
+        """What the driver of this run shows; empty: nothing."""
+        known = self.read(run_id)
+        return known.key if known is not None else ""
+
+    def begun(self, account: Account) -> Account:
+        """The account of a run that is driven from now on, with its key; without, where no disk would keep that."""
+        known = self.read(account.run_id)
+        if known is not None:
+            # One that began without a key has none at the server either.
+            return msgspec.structs.replace(account, key=known.key)
+        self.write(msgspec.structs.replace(account, key=new_key()))
+        # A driver that lost its key would be a stranger to the server.
+        return msgspec.structs.replace(account, key=self.key(account.run_id))
 
     def forget(self, run_id: str) -> None:
         """There is no such run any more."""

@@ -33,7 +33,9 @@ COMPANY = 0.5
 EVERY = 60.0
 """Seconds between two looks while an iteration is under way: what may be lost with the machine."""
 SHARE = 20
-"""Packing takes at most one part in so many of the time."""
+"""Packing takes at most one part in so many of the time,"""
+LONGEST_PAUSE = 15.0
+"""unless what another machine could go on with would be older than so many seconds."""
 FIRST_REST = 2.0
 LONGEST_REST = 60.0
 """Seconds between two tries while the server does not answer."""
@@ -68,6 +70,7 @@ class Packer:
         self._every = every
         self._sent: dict[str, str] = {}
         """Marks of what the server has, or will not have."""
+        self._losses = 0
         self._told: set[str] = set()
         self._due = asyncio.Event()
         self._rest = FIRST_REST
@@ -88,6 +91,9 @@ class Packer:
     async def pack(self, uplink: Uplink) -> None:
         """Send all that changed. UplinkDown when nobody answers: the rest is still to be sent."""
         state = self._state()
+        if self._losses != uplink.losses:
+            self._losses = uplink.losses
+            self._sent.clear()
         for name, source in self._sources(state).items():
             if self._refused:
                 return
@@ -136,7 +142,7 @@ class Packer:
                 pause, self._rest = self._rest, min(2 * self._rest, LONGEST_REST)
                 continue
             self._rest = FIRST_REST
-            pause = max(COMPANY, SHARE * (asyncio.get_running_loop().time() - began))
+            pause = min(max(COMPANY, SHARE * (asyncio.get_running_loop().time() - began)), LONGEST_PAUSE)
 
     async def _reason(self) -> None:
         """Return when something is to be packed: what happened, or a long time without anything."""

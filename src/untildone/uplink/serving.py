@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.events import ContinuousWarning, Event, StopRequested
 from untildone.core.state import LoopState
@@ -109,6 +109,7 @@ class _Link:
         self._written = 0
         self._noted: UplinkRefused | None = None
         self._broke = False
+        self._key = ""
         self._leaving = asyncio.Event()
         self._sending: list[asyncio.Task[None]] = []
         self._others: list[asyncio.Task[None]] = []
@@ -117,6 +118,7 @@ class _Link:
     async def begin(self) -> None:
         """Report from the moment this driver is in the log: of a start that was refused nobody hears."""
         await self._driver.taken_up.wait()
+        self._key = self._line.accounts.begun(self._account()).key
         self._write()
         self._sending = [asyncio.create_task(self._kept_up(self._send))]
         others = (self._inbox.run, self._beat, self._catch_up)
@@ -234,18 +236,22 @@ class _Link:
 
     def _write(self, *, settled: bool = False) -> None:
         self._written = self._outbox.delivered
-        refused = self._noted = self._outbox.refused
-        account = Account(
+        self._noted = self._outbox.refused
+        self._line.accounts.write(self._account(settled=settled))
+
+    def _account(self, *, settled: bool = False) -> Account:
+        refused = self._outbox.refused
+        return Account(
             run_id=self._driver.run_id,
             server=self._settings.server,
             sandbox_id=self._settings.sandbox_id,
-            acknowledged=self._written,
+            acknowledged=self._outbox.delivered,
             tenure=self._driver.state.tenure,
             settled=settled,
             refusals=int(refused is not None),
             given_up=refused is not None and refused.taken,
+            key=self._key,
         )
-        self._line.accounts.write(account)
 
     async def _say(self, line: str) -> None:
         if self._noted is not self._outbox.refused:

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from untildone.config import SERVER_TOKEN
+from untildone.core.dataclass import dataclass
 from untildone.errors import ConfigError
 
 _SLUG = re.compile(r"[^0-9A-Za-z._-]+")

@@ -1,9 +1,10 @@
 """The checks of a contract: commands whose exit status the loop sees with its own eyes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.core.outcome import CheckResult
 from untildone.core.secrets import LINE, redact
 from untildone.core.tally import tally

@@ -9,9 +9,9 @@ import tempfile
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import WorkspaceError
 
 OUTPUT_CAP = 64 * 1024

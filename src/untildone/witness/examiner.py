@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from untildone.core.contract import CheckSpec, Contract
+from untildone.core.dataclass import dataclass
 from untildone.core.outcome import CheckResult
 from untildone.core.printable import one_line
 from untildone.core.unprovable import SETUP

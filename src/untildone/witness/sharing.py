@@ -4,9 +4,9 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from untildone.core.dataclass import dataclass
 from untildone.errors import CommitUnfit, WorkspaceError
 from untildone.witness.command import run_command
 from untildone.witness.leading_back import leads_back

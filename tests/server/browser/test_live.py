@@ -68,7 +68,7 @@ def test_whoever_reads_further_up_is_left_there(room: Room, stage: Stage) -> Non
     assert page.evaluate(top) > 100
     page.evaluate(f"{top} = 50")
     stage.tell("reader", said(151, 20), sandbox="reader")
-    expect(page.locator(".line.said")).to_have_count(170)
+    expect(page.locator(".line.said").last).to_contain_text("word 170")
     assert page.evaluate(top) == 50
 
 
@@ -120,14 +120,11 @@ def test_a_hundred_thousand_events_open_as_fast_as_a_hundred(stage: Stage) -> No
     stage.tell("large", said(1, 100_000), sandbox="large")
 
     def seconds(run_id: str) -> float:
-        taken = []
-        for _ in range(7):
-            start = time.perf_counter()
-            assert "word" in stage.get(f"/runs/{run_id}")
-            taken.append(time.perf_counter() - start)
-        return min(taken)
+        start = time.perf_counter()
+        assert "word" in stage.get(f"/runs/{run_id}")
+        return time.perf_counter() - start
 
-    seconds("small")
-    small, large = seconds("small"), seconds("large")
-    # The larger one shows 200 lines, the smaller one 100: twice as much to render.
-    assert large < 4 * small
+    # In turn, so that whatever else this machine does slows down both; the best of many is the work itself.
+    taken = [(seconds("small"), seconds("large")) for _ in range(15)]
+    small, large = (min(times) for times in zip(*taken, strict=True))
+    assert large < 1.5 * small

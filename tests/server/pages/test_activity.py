@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from core.run_kit import failed
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.codec import encode, event_kind, event_type, event_version
@@ -41,6 +42,36 @@ def test_each_kind_has_its_words_and_its_tone(event: ev.Event, tone: str, text: 
     assert line is not None
     assert (line.tone, line.more, line.seq) == (tone, more, 7)
     assert text is None or line.text == text
+
+
+UNTIL = 1_760_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("event", "before", "after"),
+    [
+        (ev.ContinuousWaiting(cause="rate_limit", until=UNTIL, detail="x"), "waiting for the rate limit until ", ": x"),
+        (failed(1, "crash", retry_at=UNTIL), ", next try at ", ""),
+        (ev.LimitsChanged(by="ada", changes={"deadline": UNTIL, "max_runs": 3}), "max_runs = 3, deadline = ", ""),
+        (ev.ContinuousLimitReached(limit_type="deadline", limit_value=UNTIL, current_value=UNTIL + 1), "(", ")"),
+        (
+            tr.AgentSystem(iteration_num=1, subtype="rate_limit_event", data={"status": "rejected", "resetsAt": UNTIL}),
+            ", resets at ",
+            "",
+        ),
+    ],
+)
+def test_a_moment_is_told_as_data_not_in_words(event: ev.Event, before: str, after: str) -> None:
+    line = line_of(stored(event))
+    assert line is not None
+    assert line.moment == UNTIL
+    assert line.text.endswith(before)
+    assert line.after.endswith(after)
+
+
+def test_what_people_asked_for_is_not_told_in_red() -> None:
+    tones = [line.tone for line in lines_of([stored(failed(1, "stopped")), stored(failed(1, "crash"))])]
+    assert tones == ["note", "bad"]
 
 
 def test_noise_has_no_line() -> None:

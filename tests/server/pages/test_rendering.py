@@ -17,6 +17,13 @@ def test_what_stands_between_backticks_is_a_command_and_still_escaped() -> None:
     assert said("{{ x|marked }}", x="a lone ` and <i>") == "a lone ` and &lt;i&gt;"
 
 
+def test_whoever_has_no_script_is_told_the_zone() -> None:
+    told = said('{% from "macros.html" import moment %}{{ moment(x) }} {{ moment(x, "time") }}', x=1_760_000_000.0)
+    assert ">2025-10-09 08:53 UTC</time>" in told
+    assert ">08:53:20 UTC</time>" in told
+    assert told.count('datetime="2025-10-09T08:53:20+00:00"') == 2
+
+
 def test_moments_no_calendar_holds_are_the_beginning_of_time() -> None:
     assert said("{{ x|iso }}", x=1e300) == "1970-01-01T00:00:00+00:00"
     assert said("{{ x|iso }}", x=float("nan")) == "1970-01-01T00:00:00+00:00"

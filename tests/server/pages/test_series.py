@@ -8,17 +8,22 @@ from untildone.core.outcome import CheckResult
 from untildone.server.pages.series import check_points, spend_points
 
 
-def row(number: int, at: float, usd: float) -> IterationRow:
-    return IterationRow(number=number, started_at=at, seconds=10.0, cost_usd=usd)
+def row(number: int, at: float, usd: float, outcome: str = "ok") -> IterationRow:
+    return IterationRow(number=number, started_at=at, seconds=10.0, cost_usd=usd, outcome=outcome)
 
 
 def test_spend_grows_from_what_older_iterations_cost() -> None:
-    points = spend_points([row(3, 100.0, 0.5), row(4, 200.0, 0.25)], 2.0, 10.0)
+    points = spend_points([row(3, 100.0, 0.5), row(4, 200.0, 0.25)], 2.0, 10.0, 999.0)
     assert points == [(10.0, 1.25), (110.0, 1.75), (210.0, 2.0)]
 
 
+def test_an_iteration_under_way_has_spent_what_was_heard_of_it() -> None:
+    points = spend_points([row(1, 100.0, 0.5), row(2, 200.0, 0.25, "running")], 0.75, 10.0, 900.0)
+    assert points[1:] == [(110.0, 0.5), (900.0, 0.75)]
+
+
 def test_moments_never_go_back() -> None:
-    points = spend_points([row(1, 500.0, 1.0), row(2, 100.0, 1.0)], 2.0, 0.0)
+    points = spend_points([row(1, 500.0, 1.0), row(2, 100.0, 1.0)], 2.0, 0.0, 999.0)
     assert [at for at, _ in points] == [510.0, 510.0]
 
 

@@ -51,7 +51,7 @@ def test_progress_stays_within_bounds() -> None:
 
 def test_a_run_that_is_silent_counts_as_stopped() -> None:
     counted = totals({"running": 1, "waiting": 1, "paused": 1, "interrupted": 1, "suspended": 3, "completed": 4}, 1.5)
-    assert (counted.running, counted.waiting, counted.stopped, counted.spent_today) == (1, 2, 8, "$1.50")
+    assert (counted.running, counted.waiting, counted.stopped, counted.spent_lately) == (1, 2, 8, "$1.50")
 
 
 def test_one_sentence_for_whatever_a_run_does() -> None:
@@ -80,4 +80,18 @@ def test_an_iteration_that_nobody_drives_any_more_is_cut_off() -> None:
 
 @pytest.mark.parametrize("outcome", ["stopped", "paused", "steered"])
 def test_what_people_asked_for_is_no_trouble(outcome: str) -> None:
-    assert step_of(IterationRow(number=1, outcome=outcome), alive=True).badge.tone != "bad"
+    step = step_of(IterationRow(number=1, outcome=outcome, faults=(outcome,), error="a human did it"), alive=True)
+    assert step.badge.tone != "bad"
+    assert (step.error, any("met" in fact for fact in step.facts)) == ("", False)
+
+
+def test_a_loop_inside_a_session_is_told_apart() -> None:
+    assert fleet_row(entry(in_session=True), NOW).said == "inside a Claude Code session"
+    assert fleet_row(entry(), NOW).said == ""
+    why = "It waits for a session: type `/untildone:loop --adopt` in one."
+    assert fleet_row(entry("waiting", in_session=True, why=why), NOW).said == why
+
+
+def test_a_command_is_not_cut_in_the_middle() -> None:
+    why = f"{'The money is spent, and more. ' * 10}Go on with `untildone resume it --max-cost 10`."
+    assert fleet_row(entry("suspended", why=why), NOW).said == why

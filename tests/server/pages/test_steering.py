@@ -29,7 +29,7 @@ def test_stops_pauses_and_patterns() -> None:
 def test_only_limits_that_differ_from_what_was_shown() -> None:
     form = {
         "kind": "limits", "max_runs": "20", "was_max_runs": "20", "max_cost_usd": "$1200.50", "was_max_cost_usd": "5",
-        "max_tokens": "", "was_max_tokens": "100", "max_duration": "1h30m", "deadline": "2026-01-31 07:30",
+        "max_tokens": "", "was_max_tokens": "100", "max_duration": "1h30m", "deadline": "2026-01-31T07:30Z",
     }  # fmt: skip
     assert order_of(form, HELD)[1] == {
         "max_cost_usd": 1200.5, "max_tokens": None, "max_duration": 5400.0, "deadline": 1769844600.0,
@@ -83,7 +83,7 @@ def test_what_is_not_plainly_a_number_is_refused(name: str, text: str, said: str
         ({"kind": "limits", "max_runs": "many"}, "'many' is not a value for runs: write it like 20"),
         ({"kind": "limits", "max_runs": "9" * 5000}, "is not a value for runs"),
         ({"kind": "limits", "max_duration": "soon"}, "write it like 1h30m"),
-        ({"kind": "limits", "deadline": "tomorrow"}, "write it like 2026-01-31 07:30"),
+        ({"kind": "limits", "deadline": "tomorrow"}, "write it like 2026-01-31T07:30Z"),
     ],
 )
 def test_what_cannot_be_meant_is_said_in_one_line(form: dict[str, str], said: str) -> None:

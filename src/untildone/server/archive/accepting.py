@@ -1,11 +1,13 @@
 """Which of the events that were sent are kept. The same for every database, and without one."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from hmac import compare_digest
 
 import msgspec
 
-from untildone.core.wire import Receipt
+from untildone.core.dataclass import dataclass
+from untildone.core.wire import DRIVER, Receipt
 from untildone.errors import SenderRefused
 from untildone.server.archive.fitting import number_of, text_of, whole_of
 from untildone.server.archive.port import LOCAL, PUBLISHED, Origin, Sender, StoredEvent
@@ -27,6 +29,7 @@ FACT_COLUMNS = (
     "tenure",
     "trace_chars",
     "newest_order",
+    "driver_hash",
 )
 
 
@@ -57,6 +60,7 @@ class RunFacts:
     tenure: int = 0
     trace_chars: int = 0
     newest_order: int = 0
+    driver_hash: str = ""
     present: set[int] = field(default_factory=set)
     """Numbers up to `last_seq` that are there, as far as anybody offers them again."""
 
@@ -84,7 +88,15 @@ def first_facts(offers: Sequence[Offer]) -> RunFacts:
     """Of a run nobody has heard of before: it belongs to the first who may have it."""
     offer = next((offer for offer in offers if misnamed(offer) is None), offers[0])
     sender = offer.sender
-    return RunFacts(offer.run_id, sender.sandbox_id, sender.origin, offer.now, offer.now, tenure=sender.tenure)
+    return RunFacts(
+        offer.run_id,
+        sender.sandbox_id,
+        sender.origin,
+        offer.now,
+        offer.now,
+        tenure=sender.tenure,
+        driver_hash=sender.driver_hash,
+    )
 
 
 def misnamed(offer: Offer) -> SenderRefused | None:
@@ -100,18 +112,42 @@ def misnamed(offer: Offer) -> SenderRefused | None:
 def refusal(facts: RunFacts, offer: Offer) -> SenderRefused | None:
     """Why these events are not kept, if so."""
     sender = offer.sender
-    if sender.tenure < facts.tenure:
-        return SenderRefused(f"another machine has taken run {offer.run_id} over", taken=True)
-    if sender.tenure > facts.tenure:
-        # Only taking a run over makes it another driver's: words alone would end the run of whoever drives it.
-        return SenderRefused(f"run {offer.run_id} was not taken over by this machine: take it over first")
+    if (other := of_another_tenure(offer.run_id, facts.tenure, sender.tenure)) is not None:
+        return other
     if (facts.origin, sender.origin) == ("local", "worker"):
         return SenderRefused(f"run {offer.run_id} is copied from the log of the server's own machine already")
     if sender.sandbox_id != facts.sandbox_id:
-        return SenderRefused(f"run {offer.run_id} is not a run of sandbox {sender.sandbox_id}")
+        return SenderRefused(
+            f"run {offer.run_id} is not a run of sandbox {sender.sandbox_id}: whoever is first with an id has it"
+        )
     if sender.origin != facts.origin:
         return SenderRefused(f"run {offer.run_id} is sent in another way ({facts.origin})")
+    if not (sender.trusted or is_drivers(facts.driver_hash, sender.driver_hash)):
+        return SenderRefused(not_the_driver(offer.run_id))
     return _hole(facts, offer) if offer.events and sender.origin == "worker" else None
+
+
+def of_another_tenure(run_id: str, tenure: int, given: int) -> SenderRefused | None:
+    """Why the words of this tenure are not those of the run's driver, if so."""
+    if given < tenure:
+        return SenderRefused(f"another machine has taken run {run_id} over", taken=True)
+    if given > tenure:
+        # Only taking a run over makes it another driver's: words alone would end the run of whoever drives it.
+        return SenderRefused(f"run {run_id} was not taken over by this machine: take it over first", behind=tenure)
+    return None
+
+
+def is_drivers(driver_hash: str, shown: str) -> bool:
+    """Whether the key that was shown is the driver's. A run that began without one has none to show."""
+    return not driver_hash or compare_digest(driver_hash, shown)
+
+
+def not_the_driver(run_id: str) -> str:
+    """What somebody is told who speaks of a run without its key."""
+    return (
+        f"run {run_id} is another driver's: whoever was first with that id has its key ({DRIVER}); "
+        "without it an operator token is needed"
+    )
 
 
 def _hole(facts: RunFacts, offer: Offer) -> SenderRefused | None:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from untildone.errors import ServeError
 from untildone.server.archive.fitting import pattern_of
+from untildone.server.archive.room import DiskRoom
 from untildone.server.archive.sqlite_intake import BUSY_SECONDS, PRAGMAS
 
 _READS = "untildone_reads"
@@ -27,7 +28,10 @@ class Database:
         kind: Literal["sqlite", "postgresql"],
         place: str,
         troubles: tuple[type[Exception], ...] = (),
+        room: DiskRoom | None = None,
     ) -> None:
+        """`room`: on the disk that it is on, where that is ours to look at."""
+        self._room = room
         self.kind = kind
         self.place = place
         """Where it is, for people: without its password."""
@@ -38,6 +42,11 @@ class Database:
         self._troubles: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, *troubles)
         self.writing_lock = asyncio.Lock()
         """On SQLite whoever writes takes turns here, where waiting is free."""
+
+    def must_have_room(self) -> None:
+        """NoRoom when the disk is nearly full: for whoever wants to keep more than a few words."""
+        if self._room is not None:
+            self._room.must_be()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
@@ -115,7 +124,7 @@ def sqlite_database(path: Path) -> Database:
 
     event.listen(engine.sync_engine, "connect", connected)
     event.listen(engine.sync_engine, "begin", begun)
-    return Database(engine, kind="sqlite", place=str(path))
+    return Database(engine, kind="sqlite", place=str(path), room=DiskRoom(path.parent))
 
 
 def postgres_database(

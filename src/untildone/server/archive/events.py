@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, delete, func, literal_column, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from untildone.core.dataclass import dataclass
 from untildone.core.wire import Receipt
 from untildone.server.archive.accepting import Offer
 from untildone.server.archive.database import Database
 from untildone.server.archive.fitting import text_of, whole_of
-from untildone.server.archive.group_commit import GroupCommit
+from untildone.server.archive.group_commit import GroupCommit, Lanes
 from untildone.server.archive.port import EventFilter, EventPage, Sender, StoredEvent, published_run
 from untildone.server.archive.tables import DIFF_TYPES, IS_CONTROL, IS_DIFF, IS_START, events, runs
 
@@ -36,16 +36,19 @@ _STORED = (
 class EventCopies:
     """The copies themselves."""
 
-    def __init__(self, database: Database, intake: GroupCommit) -> None:
+    def __init__(self, database: Database, intake: GroupCommit | Lanes) -> None:
         self._database = database
         self._intake = intake
 
     async def receive(self, sender: Sender, run_id: str, events: Sequence[StoredEvent], *, now: float) -> Receipt:
         """Keep what is new, durably, before returning."""
+        if events:
+            self._database.must_have_room()
         return await self._intake.keep(Offer(sender=sender, run_id=run_id, events=events, now=now))
 
     async def publish(self, sandbox_id: str, events: Sequence[StoredEvent], *, now: float) -> Receipt:
         """Keep events that came without a number, as trace of the sandbox's published run."""
+        self._database.must_have_room()
         sender = Sender(sandbox_id=sandbox_id, origin="published")
         trace = [event if event.kind == "trace" else _as_trace(event) for event in events]
         offer = Offer(sender=sender, run_id=published_run(sandbox_id), events=trace, now=now, numbered=False)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from untildone.core.wire import Receipt
 from untildone.errors import SenderRefused, ServeError
@@ -86,6 +86,21 @@ class GroupCommit:
         for _, done in group:
             if not done.done():
                 done.set_exception(ServeError(str(trouble)))
+
+
+class Lanes:
+    """Several queues side by side, each with a connection of its own; a run always takes the same."""
+
+    def __init__(self, flushes: Sequence[Flush]) -> None:
+        self._lanes = [GroupCommit(flush) for flush in flushes]
+
+    async def keep(self, offer: Offer) -> Receipt:
+        """Wait until it is durable, or refused."""
+        return await self._lanes[hash(offer.run_id) % len(self._lanes)].keep(offer)
+
+    async def close(self) -> None:
+        """Commit what waits, then stop."""
+        await asyncio.gather(*(lane.close() for lane in self._lanes))
 
 
 def _settle(done: asyncio.Future[Receipt], answer: Answer) -> None:

@@ -15,7 +15,7 @@ from untildone.errors import ServeError
 from untildone.server.archive.compacting import given_back
 from untildone.server.archive.database import Database, sqlite_database
 from untildone.server.archive.events import EventCopies
-from untildone.server.archive.group_commit import GroupCommit
+from untildone.server.archive.group_commit import GroupCommit, Lanes
 from untildone.server.archive.keys import KeyRing
 from untildone.server.archive.migrating import migrate
 from untildone.server.archive.orders import OrderBook
@@ -31,7 +31,7 @@ PAGE_SIZE = 8192
 class DatabaseArchive:
     """All of it, behind one database."""
 
-    def __init__(self, database: Database, intake: GroupCommit, wire: Any, held: AsyncExitStack) -> None:
+    def __init__(self, database: Database, intake: GroupCommit | Lanes, wire: Any, held: AsyncExitStack) -> None:
         self.database = database
         self.events = EventCopies(database, intake)
         self.runs = RunList(database)

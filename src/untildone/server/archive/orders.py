@@ -4,7 +4,8 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from untildone.core.wire import Order, OrderKind
 from untildone.server.archive.database import Database
@@ -12,6 +13,9 @@ from untildone.server.archive.fitting import text_of, whole_of
 from untildone.server.archive.port import QueuedMessage
 from untildone.server.archive.tables import messages, orders, runs
 
+MOST_LOST = 1_000_000
+"""Orders that a database can have forgotten. What a run says beyond that is not believed: numbers are shared by all."""
+_LOCK = 0x6F726472
 _DATA = dict[str, str | int | float | bool | list[str] | None]
 
 
@@ -21,8 +25,10 @@ class OrderBook:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def give(self, run_id: str, kind: OrderKind, data: dict[str, object], *, by: str, now: float) -> Order:
-        """Write an order down."""
+    async def give(
+        self, run_id: str, kind: OrderKind, data: dict[str, object], *, by: str, now: float, after: int = 0
+    ) -> Order:
+        """Write an order down, with a number beyond what the run has answered."""
         run_id, by = text_of(run_id), text_of(by)
         encoded = msgspec.json.encode(data)
         written = {"run_id": run_id, "kind": kind, "given_by": by, "at": now, "data": encoded.decode()}
@@ -33,8 +39,22 @@ class OrderBook:
             seen: int = (await connection.execute(run)).scalar() or 0
             given = await connection.execute(insert(orders).values(**written, seen=seen).returning(orders.c.number))
             number: int = given.scalar_one()
+            if 0 <= after - number <= MOST_LOST:
+                number = await self._renumbered(connection, number, after + 1)
             await connection.execute(update(runs).where(runs.c.run_id == run_id).values(newest_order=number))
         return Order(number=number, kind=kind, by=by, at=now, seen=seen, data=msgspec.json.decode(encoded, type=_DATA))
+
+    async def _renumbered(self, connection: AsyncConnection, number: int, new: int) -> int:
+        """A database that was put back to an older state counts from there, and runs have answered higher numbers."""
+        if self._database.kind == "postgresql":
+            await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            counter = "pg_get_serial_sequence('orders', 'number')"
+            ahead = f"SELECT setval({counter}, GREATEST(:new, nextval({counter})))"
+        else:
+            ahead = "UPDATE sqlite_sequence SET seq = :new WHERE name = 'orders' AND seq < :new"
+        await connection.execute(update(orders).where(orders.c.number == number).values(number=new))
+        await connection.execute(text(ahead), {"new": new})
+        return new
 
     async def after(self, run_id: str, number: int, *, now: float, limit: int = 100) -> list[Order]:
         """Orders with higher numbers, in order, with their ages."""
@@ -68,6 +88,13 @@ class OrderBook:
             await connection.execute(insert(messages).values(written))
         return message
 
+    async def queued(self, sandbox_id: str, *, limit: int = 20) -> list[QueuedMessage]:
+        """The newest messages that wait for a sandbox, in order: they stay."""
+        query = select(messages).where(messages.c.sandbox_id == text_of(sandbox_id))
+        query = query.order_by(messages.c.number.desc()).limit(max(1, min(limit, 100)))
+        async with self._database.reading() as connection:
+            return [_message(row) for row in await connection.execute(query)][::-1]
+
     async def take(self, sandbox_id: str) -> list[QueuedMessage]:
         """All messages queued for a sandbox, which are gone then: each is given to one caller only."""
         wanted = messages.c.sandbox_id == text_of(sandbox_id)
@@ -77,16 +104,17 @@ class OrderBook:
                 return []
         async with self._database.writing() as connection:
             taken = (await connection.execute(delete(messages).where(wanted).returning(messages))).all()
-        return [
-            QueuedMessage(id=row.id, content=row.content, message_type=row.message_type, at=row.at)
-            for row in sorted(taken, key=lambda row: row.number)
-        ]
+        return [_message(row) for row in sorted(taken, key=lambda row: row.number)]
 
     async def sweep(self, *, before: float) -> int:
         """Remove messages nobody has fetched since then; returns how many."""
         async with self._database.writing() as connection:
             gone = await connection.execute(delete(messages).where(messages.c.at < before).returning(messages.c.number))
             return len(gone.all())
+
+
+def _message(row: Any) -> QueuedMessage:
+    return QueuedMessage(id=row.id, content=row.content, message_type=row.message_type, at=row.at)
 
 
 def _order(row: Any, now: float) -> Order:

@@ -8,6 +8,7 @@ from sqlalchemy import delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from untildone.errors import SenderRefused
+from untildone.server.archive.accepting import of_another_tenure
 from untildone.server.archive.database import Database
 from untildone.server.archive.fitting import text_of, whole_of
 from untildone.server.archive.port import StoredParcel
@@ -32,6 +33,7 @@ class ParcelShelf:
         self, run_id: str, name: str, content: bytes, *, seq: int, now: float, tenure: int = 0
     ) -> StoredParcel:
         """Keep a parcel, unless a later one of that name is there; returns the one that is there then."""
+        self._database.must_have_room()
         run_id, name = text_of(run_id), text_of(name)
         digest = await asyncio.to_thread(lambda: sha256(content).hexdigest())
         async with self._database.writing() as connection:
@@ -78,8 +80,8 @@ async def _last_seq(connection: AsyncConnection, run_id: str, tenure: int) -> in
     run = (await connection.execute(query)).first()
     if run is None:
         raise SenderRefused(f"there is no run {run_id} here: its events come first")
-    if run.tenure != tenure:
-        raise SenderRefused(f"another machine has taken run {run_id} over", taken=True)
+    if (other := of_another_tenure(run_id, run.tenure, tenure)) is not None:
+        raise other
     last_seq: int = run.last_seq
     return last_seq
 

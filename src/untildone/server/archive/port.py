@@ -5,11 +5,12 @@ machine of the run wrote them: a copy is never renumbered.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Protocol
 
 import msgspec
 
+from untildone.core.dataclass import dataclass
 from untildone.core.event import Kind, Source
 from untildone.core.history import IterationRow
 from untildone.core.wire import Order, OrderKind, Receipt
@@ -50,6 +51,10 @@ class Sender:
     tenure: int = 0
     after: int | None = None
     """The newest number that is here, as far as the sender knows: what it skips after that, its log has no more."""
+    driver_hash: str = field(default="", repr=False)
+    """Of the key that the sender showed; empty: none."""
+    trusted: bool = False
+    """Whoever sends this may steer any run, so that no key is asked for."""
 
 
 class EventPage(list[StoredEvent]):
@@ -71,6 +76,8 @@ class Projection:
     goal: str = ""
     folder: str = ""
     host: str = ""
+    in_session: bool = False
+    """It is a loop inside Claude Code, which only a session there can go on with."""
     status: str = "new"
     """As in `core.views.Status`, as far as the log tells: whether a driver lives is not in it."""
     phase: str = ""
@@ -109,6 +116,8 @@ class RunEntry:
     trimmed_seq: int = 0
     """Trace events up to here may be gone."""
     tenure: int = 0
+    driver_hash: str = field(default="", repr=False)
+    """Of its driver's key; empty: it began without one."""
     projection: Projection = field(default_factory=Projection)
 
 
@@ -154,8 +163,8 @@ class Events(Protocol):
     async def receive(self, sender: Sender, run_id: str, events: Sequence[StoredEvent], *, now: float) -> Receipt:
         """Keep what is new, durably, before returning. Numbers that are there already are left as they are.
 
-        SenderRefused when the run is another sandbox's or of another origin, or its tenure is another one, or when
-        the events do not go on where the copy ends.
+        SenderRefused when the run is another sandbox's or of another origin, or its tenure or its driver's key is
+        another one, or when the events do not go on where the copy ends. NoRoom when the disk is nearly full.
         """
         ...
 
@@ -214,8 +223,10 @@ class Runs(Protocol):
         """A sign of life."""
         ...
 
-    async def take_over(self, run_id: str, *, sandbox_id: str, tenure: int, origin: Origin = "worker") -> int | None:
-        """Let another sandbox drive the run, if its tenure still is this one: the new one; None: it is not."""
+    async def take_over(
+        self, run_id: str, *, sandbox_id: str, tenure: int, origin: Origin = "worker", driver_hash: str = ""
+    ) -> int | None:
+        """Let another driver have the run, if its tenure still is this one: the new one; None: it is not."""
         ...
 
 
@@ -232,7 +243,11 @@ class QueuedMessage:
 class Orders(Protocol):
     """What people ask of runs. Numbers grow over all runs."""
 
-    async def give(self, run_id: str, kind: OrderKind, data: dict[str, object], *, by: str, now: float) -> Order: ...
+    async def give(
+        self, run_id: str, kind: OrderKind, data: dict[str, object], *, by: str, now: float, after: int = 0
+    ) -> Order:
+        """`after`: the newest that the run has answered; one with a lower number it would take for answered, too."""
+        ...
 
     async def after(self, run_id: str, number: int, *, now: float, limit: int = 100) -> list[Order]:
         """Orders with higher numbers, in order, with their ages."""
@@ -242,6 +257,10 @@ class Orders(Protocol):
 
     async def put(self, sandbox_id: str, content: str, message_type: str, *, now: float) -> QueuedMessage:
         """Queue a message for the published endpoint."""
+        ...
+
+    async def queued(self, sandbox_id: str, *, limit: int = 20) -> list[QueuedMessage]:
+        """The newest messages that wait for a sandbox, in order: they stay."""
         ...
 
     async def take(self, sandbox_id: str) -> list[QueuedMessage]:
@@ -270,7 +289,7 @@ class Parcels(Protocol):
     ) -> StoredParcel:
         """Keep a parcel, unless a later one of that name is there; returns the one that is there then.
 
-        SenderRefused when the run has another tenure, or parcels enough.
+        SenderRefused when the run has another tenure, or parcels enough. NoRoom when the disk is nearly full.
         """
         ...
 

@@ -25,8 +25,8 @@ _TRIES = 3
 # Whoever writes events of a run holds its row: what is there and whose it is cannot change meanwhile.
 _FACTS = f"""SELECT {", ".join(FACT_COLUMNS)} FROM runs WHERE run_id = ANY($1::text[])
     ORDER BY run_id FOR UPDATE"""  # noqa: S608 - names of columns
-_BEGIN = """INSERT INTO runs (run_id, sandbox_id, origin, created_at, heard_at, tenure)
-    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::float8[], $6::int8[])
+_BEGIN = """INSERT INTO runs (run_id, sandbox_id, origin, created_at, heard_at, tenure, driver_hash)
+    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::float8[], $6::int8[], $7::text[])
     ON CONFLICT (run_id) DO NOTHING"""
 _PRESENT = "SELECT seq FROM events WHERE run_id = $1 AND seq BETWEEN $2 AND $3"
 _HEARD = """UPDATE runs SET heard_at = new.heard_at, last_seq = new.last_seq, control_seq = new.control_seq,
@@ -98,10 +98,7 @@ async def _known(connection: Any, offers: list[Offer]) -> dict[str, RunFacts]:
     if begun:
         await connection.execute(
             _BEGIN,
-            *zip(
-                *((new.run_id, new.sandbox_id, new.origin, new.created_at, new.heard_at, new.tenure) for new in begun),
-                strict=True,
-            ),
+            *zip(*map(_begun, begun), strict=True),
         )
         known |= await _locked(connection, [facts.run_id for facts in begun])
     for run_id, own in offered.items():
@@ -114,6 +111,10 @@ async def _known(connection: Any, offers: list[Offer]) -> dict[str, RunFacts]:
 
 async def _locked(connection: Any, run_ids: list[str]) -> dict[str, RunFacts]:
     return {row[0]: RunFacts(*row) for row in await connection.fetch(_FACTS, run_ids)}
+
+
+def _begun(new: RunFacts) -> tuple[object, ...]:
+    return (new.run_id, new.sandbox_id, new.origin, new.created_at, new.heard_at, new.tenure, new.driver_hash)
 
 
 def _columns(heard: list[RunFacts]) -> tuple[list[Any], ...]:

@@ -129,13 +129,15 @@ class RunList:
         async with self._database.writing() as connection:
             await connection.execute(later)
 
-    async def take_over(self, run_id: str, *, sandbox_id: str, tenure: int, origin: Origin = "worker") -> int | None:
-        """Let another sandbox drive the run, if its tenure still is this one: the new one; None: it is not."""
+    async def take_over(
+        self, run_id: str, *, sandbox_id: str, tenure: int, origin: Origin = "worker", driver_hash: str = ""
+    ) -> int | None:
+        """Let another driver have the run, if its tenure still is this one: the new one; None: it is not."""
         tenure = min(whole_of(tenure), _MOST_TENURE)
         taken = (
             update(runs)
             .where(runs.c.run_id == text_of(run_id), runs.c.tenure == tenure, runs.c.origin != "published")
-            .values(tenure=tenure + 1, sandbox_id=text_of(sandbox_id), origin=origin)
+            .values(tenure=tenure + 1, sandbox_id=text_of(sandbox_id), origin=origin, driver_hash=driver_hash)
             .returning(runs.c.tenure)
         )
         async with self._database.writing() as connection:

@@ -42,8 +42,8 @@ _TOGETHER = 100
 event loop, a statement for every row would be three times slower.
 """
 _KEEP = """INSERT INTO runs
-    (run_id, sandbox_id, origin, created_at, heard_at, last_seq, control_seq, tenure, trace_chars)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+    (run_id, sandbox_id, origin, created_at, heard_at, last_seq, control_seq, tenure, trace_chars, driver_hash)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (run_id) DO UPDATE SET heard_at = excluded.heard_at, last_seq = excluded.last_seq,
         control_seq = excluded.control_seq, tenure = excluded.tenure, trace_chars = excluded.trace_chars"""
 
@@ -137,4 +137,5 @@ def _row(facts: RunFacts) -> tuple[object, ...]:
         facts.control_seq,
         facts.tenure,
         facts.trace_chars,
+        facts.driver_hash,
     )

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0001"
+HEAD = "0003"
 """The migration that makes these tables what they are here."""
 
 IS_CONTROL = text("kind = 'control'")
@@ -47,12 +47,14 @@ runs = Table(
     Column("tenure", BigInteger, nullable=False, server_default="0"),
     Column("trace_chars", BigInteger, nullable=False, server_default="0"),
     Column("newest_order", BigInteger, nullable=False, server_default="0"),
+    Column("driver_hash", Text, nullable=False, server_default=""),
     # What is derived from its events.
     Column("folded_seq", BigInteger, nullable=False, server_default="0"),
     Column("name", Text, nullable=False, server_default=""),
     Column("goal", Text, nullable=False, server_default=""),
     Column("folder", Text, nullable=False, server_default=""),
     Column("host", Text, nullable=False, server_default=""),
+    Column("in_session", Boolean, nullable=False, server_default=text("false")),
     Column("status", Text, nullable=False, server_default="new"),
     Column("phase", Text, nullable=False, server_default=""),
     Column("why", Text, nullable=False, server_default=""),

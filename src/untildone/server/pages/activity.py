@@ -1,7 +1,6 @@
 """What happened in a run, as lines for eyes: the words are those of `untildone log`."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -9,12 +8,17 @@ import msgspec
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.codec import decode
-from untildone.core.lines import event_line
+from untildone.core.dataclass import dataclass
+from untildone.core.faults import PAUSED, STEERED, STOPPED
+from untildone.core.figures import Timed
+from untildone.core.lines import event_text
 from untildone.core.lines_agent import telling
 from untildone.core.printable import ELLIPSIS, one_line
 from untildone.server.archive.port import StoredEvent
 
 _WIDTH = 200
+ASKED_FOR = frozenset({STOPPED.name, PAUSED.name, STEERED.name})
+"""What ended an iteration because people wanted it: no trouble."""
 _FORMATTED = 1_000_000
 """Characters of JSON that are still laid out for reading."""
 
@@ -28,6 +32,10 @@ class Line:
     tone: str
     """The class it is shown with: `said`, `tool`, `faint`, `good`, `bad`, `human`, `mark` or `note`."""
     text: str
+    moment: float | None = None
+    """What the text ends with, told by whoever reads it in a zone of their own."""
+    after: str = ""
+    """What stands behind that moment."""
     more: bool = False
     """There is more of it to be read."""
 
@@ -42,11 +50,16 @@ def line_of(stored: StoredEvent) -> Line | None:
     """The line of an event; None for what would only be noise."""
     record = record_of(stored)
     event = record.event
-    text = _TOLD_HERE[type(event)](event) if type(event) in _TOLD_HERE else event_line(record)
-    if not text:
+    told = _TOLD_HERE[type(event)](event) if type(event) in _TOLD_HERE else event_text(record)
+    if not told:
         return None
+    timed = told if isinstance(told, Timed) else None
+    text = timed.before if timed else str(told)
     more = text.endswith(ELLIPSIS) or isinstance(event, _HOLDS_MORE) or (ELLIPSIS + "”") in text
-    return Line(seq=stored.seq, at=stored.at, tone=_tone(event), text=text, more=more)
+    return Line(
+        seq=stored.seq, at=stored.at, tone=_tone(event), text=text, more=more,
+        moment=timed.at if timed else None, after=timed.after if timed else "",
+    )  # fmt: skip
 
 
 def lines_of(events: Iterable[StoredEvent]) -> list[Line]:
@@ -95,6 +108,7 @@ _TONES: Mapping[type[ev.Event], str] = {
     ev.LandingGaveUp: "bad",
     ev.LandingReverted: "bad",
     ev.QuestionAsked: "human",
+    ev.ContinuousSuspended: "mark",
 }
 
 
@@ -104,12 +118,12 @@ def _tone(event: ev.Event) -> str:
             return "human"
         case tr.AgentToolResult():
             return "bad" if event.is_error else "faint"
+        case ev.IterationFailed(error_type=fault) if fault in ASKED_FOR:
+            return "note"
         case ev.IterationValidation():
             return "good" if event.passed else "bad"
         case ev.ContinuousCompleted():
             return "good" if event.verified else "mark"
-        case ev.ContinuousSuspended():
-            return "mark"
         case _:
             return _TONES.get(type(event), "note")
 

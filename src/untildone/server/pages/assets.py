@@ -1,18 +1,19 @@
 """Styles and scripts: a fixed set of files of this package, each known by what is in it."""
 
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from untildone.core.dataclass import dataclass
+
 router = APIRouter(include_in_schema=False)
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 _NAMES = (
-    "app.css", "app.js", "live.js", "login.js", "plots.js", "theme.js", "icon.svg",
+    "app.css", "app.js", "live.js", "login.js", "plots.js", "theme.js", "times.js", "icon.svg",
     "vendor/htmx.min.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css",
 )  # fmt: skip
 _KEPT = "public, max-age=31536000, immutable"

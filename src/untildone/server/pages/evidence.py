@@ -1,9 +1,9 @@
 """What proves that a run is done, as a list of facts, each held, broken or still open."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from untildone.core import events as ev
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.figures import count, short_commit
 from untildone.core.lines_delivery import its_command, shown_check

@@ -1,12 +1,12 @@
 """All runs: the list, its filters and pages, and the rows that changed."""
 
-from datetime import datetime
 from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
+from untildone.core.durations import DAY
 from untildone.server.access import Principal, viewer
 from untildone.server.archive.port import RunEntry, RunFilter
 from untildone.server.context import Context, context_of
@@ -86,8 +86,8 @@ async def rows(
 async def _totals(context: Context) -> Totals:
     runs = context.archive.runs
     now = context.clock.now()
-    midnight = datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    return totals(await runs.counts(now=now), await runs.spent_since(midnight))
+    # Not of today: when a day begins, the server and whoever looks may see differently.
+    return totals(await runs.counts(now=now), await runs.spent_since(now - DAY))
 
 
 def _cursor_of(entry: RunEntry) -> str:

@@ -3,30 +3,29 @@
 import asyncio
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from untildone.core import events as ev
-from untildone.core.faults import PAUSED, STEERED, STOPPED
+from untildone.core.dataclass import dataclass
 from untildone.core.history import IterationRow
 from untildone.core.printable import one_line
 from untildone.core.secrets import redact
 from untildone.core.state import LoopState
 from untildone.core.wire import Order
-from untildone.server.archive.port import EventFilter, EventPage, RunEntry, StoredEvent
+from untildone.server.archive.port import EventFilter, EventPage, QueuedMessage, RunEntry, StoredEvent
 from untildone.server.context import Context
 from untildone.server.folding import state_of
-from untildone.server.pages.activity import Line, lines_of, record_of
+from untildone.server.pages.activity import ASKED_FOR, Line, lines_of, record_of
 from untildone.server.pages.texts import visible
 
-LINES = 200
+LINES = 100
+"""Of the newest events, when a page opens: a long run opens as fast as a short one, and the rest is asked for."""
 STEPS = 100
-_EVENTS = 300
+_EVENTS = 200
 """Events read for a page of lines: some have none."""
 _MESSAGES = 20
 _TROUBLES = 8
 _QUESTIONS = 10
 _NOTES = 64 * 1024
-_ASKED_FOR = frozenset({STOPPED.name, PAUSED.name, STEERED.name})
 _LOOKS = ("iteration.validation",)
 _TROUBLE = (
     "iteration.failed", "continuous.hook_failed", "continuous.tampered", "continuous.steering_refused",
@@ -75,6 +74,7 @@ async def gather(context: Context, entry: RunEntry, *, with_lines: bool = True) 
     messages = await newest(context, run_id, ev.MessageReceived.TYPE, limit=_MESSAGES)
     questions = await newest(context, run_id, ev.QuestionAsked.TYPE, limit=_QUESTIONS)
     waiting = await context.archive.orders.after(run_id, state.ordered, now=context.clock.now())
+    queued = await context.archive.orders.queued(entry.sandbox_id) if entry.origin == "published" else []
     lines = await asyncio.to_thread(lines_of, recent)
     return Gathered(
         entry=entry,
@@ -85,7 +85,7 @@ async def gather(context: Context, entry: RunEntry, *, with_lines: bool = True) 
         has_earlier=recent.more or len(lines) > LINES,
         last_look=_look(looks),
         trouble=tuple(reversed(lines_of(filter(_is_trouble, trouble)))),
-        messages=tuple(_said(messages, waiting, state)),
+        messages=(*map(_queued, reversed(queued)), *_said(messages, waiting, state)),
         questions=_questions(questions, state),
         notes=await _notes(context, run_id),
     )
@@ -100,7 +100,7 @@ async def newest(context: Context, run_id: str, *types: str, limit: int) -> Even
 def _is_trouble(stored: StoredEvent) -> bool:
     """What ended because somebody asked for it is none."""
     event = record_of(stored).event
-    return not (isinstance(event, ev.IterationFailed) and event.error_type in _ASKED_FOR)
+    return not (isinstance(event, ev.IterationFailed) and event.error_type in ASKED_FOR)
 
 
 def _look(looks: Sequence[StoredEvent]) -> ev.IterationValidation | None:
@@ -137,6 +137,13 @@ def _on_its_way(order: Order) -> Said:
         seen=False,
         said="on its way to the run",
     )
+
+
+def _queued(message: QueuedMessage) -> Said:
+    return Said(
+        text=one_line(message.content, 1000), by=one_line(message.message_type.replace("_", " "), 60), at=message.at,
+        urgent=False, seen=False, said="waits until the program asks for it",
+    )  # fmt: skip
 
 
 def _questions(asked: Sequence[StoredEvent], state: LoopState) -> tuple[str, ...]:

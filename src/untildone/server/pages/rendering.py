@@ -11,7 +11,6 @@ from markupsafe import Markup, escape
 
 from untildone import __version__
 from untildone.core.durations import format_duration
-from untildone.core.figures import clock
 from untildone.server.pages.assets import asset_url
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -29,17 +28,26 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     made.globals.update(asset=asset_url, version=__version__)
-    made.filters.update(iso=_iso, marked=_marked, clock=clock, duration=format_duration)
+    made.filters.update(iso=_iso, utc=_utc, marked=_marked, duration=format_duration)
     return made
 
 
 def _iso(at: float) -> str:
-    """A moment as machines read it; one that no calendar holds is the beginning of time."""
+    """A moment as machines read it."""
+    return _moment(at).isoformat(timespec="seconds")
+
+
+def _utc(at: float, how: str = "") -> str:
+    """A moment for whoever has no script that tells it in their own zone; as a `time`, without the day."""
+    return f"{_moment(at):{'%H:%M:%S' if how == 'time' else '%Y-%m-%d %H:%M'}} UTC"
+
+
+def _moment(at: float) -> datetime:
+    """One that no calendar holds is the beginning of time."""
     try:
-        moment = datetime.fromtimestamp(at, UTC)
+        return datetime.fromtimestamp(at, UTC)
     except (OverflowError, ValueError, OSError):
-        moment = _EPOCH
-    return moment.isoformat(timespec="seconds")
+        return _EPOCH
 
 
 def _marked(text: str) -> Markup:

@@ -86,7 +86,7 @@ async def _series(context: Context, entry: RunEntry) -> dict[str, Any]:
     checks, most = await asyncio.to_thread(check_points, looks)
     state = state_of(entry)
     return {
-        "spend": spend_points(rows, state.spent_usd, state.started_at),
+        "spend": spend_points(rows, state.spent_usd, state.started_at, entry.heard_at),
         "budget": state.policy.max_cost_usd,
         "checks": checks,
         "most": most,

@@ -1,10 +1,10 @@
 """The page of a run as the templates want it. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.figures import count
 from untildone.core.history import IterationRow
@@ -29,7 +29,7 @@ LIMIT_LABELS = {
     "max_cost_usd": "Budget, in dollars",
     "max_tokens": "Tokens",
     "max_duration": "Time, like 1h30m",
-    "deadline": "Deadline (UTC), like 2026-01-31 07:30",
+    "deadline": "Deadline",
     "max_calls_per_hour": "Calls per hour",
 }
 """What the form calls the limits."""
@@ -42,7 +42,8 @@ class LimitField:
     field: str
     label: str
     value: str
-    mode: str
+    kind: str
+    """`text`, `decimal` or `moment`: how it is typed."""
 
 
 def run_shape(gathered: Gathered, now: float) -> dict[str, Any]:
@@ -126,10 +127,13 @@ def _meta(entry: RunEntry, state: LoopState) -> list[tuple[str, str]]:
 
 
 def _gauge(gauge: Gauge) -> dict[str, Any]:
+    is_moment = gauge.field == "deadline"
     return {
         "field": gauge.field,
         "label": gauge.label,
-        "text": gauge.text,
+        "at": gauge.limit if is_moment else None,
+        "text": "" if is_moment else gauge.text,
+        "over": gauge.used >= gauge.limit,
         "value": round(1000 * gauge.share),
         "full": gauge.share >= _NEARLY,
     }
@@ -157,7 +161,7 @@ def limit_fields(policy: Policy) -> list[LimitField]:
             field=name,
             label=LIMIT_LABELS[name],
             value=written_limit(name, getattr(policy, name)),
-            mode="text" if name in {"max_duration", "deadline"} else "decimal",
+            kind={"max_duration": "text", "deadline": "moment"}.get(name, "decimal"),
         )
         for name in LIMIT_FIELDS
     ]
@@ -175,8 +179,8 @@ def written_limit(name: str, value: float | None) -> str:
 
 
 def written_moment(at: float) -> str:
-    """A moment as the form shows it; nothing for one that no calendar holds."""
+    """A moment as the form sends it, which shows it in the reader's zone; nothing for one that no calendar holds."""
     try:
-        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
+        return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%MZ}"
     except (OverflowError, ValueError, OSError):
         return ""

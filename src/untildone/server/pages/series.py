@@ -10,14 +10,18 @@ from untildone.server.pages.activity import record_of
 Points = list[tuple[float, float]]
 
 
-def spend_points(rows: Sequence[IterationRow], spent_usd: float, began_at: float) -> Points:
-    """(moment, dollars so far) at the end of each iteration; older ones than those given are in the first sum."""
+def spend_points(rows: Sequence[IterationRow], spent_usd: float, began_at: float, heard_at: float) -> Points:
+    """(moment, dollars so far) at the end of each iteration; older ones than those given are in the first sum.
+
+    `heard_at`: up to when the spend of one that is under way is known.
+    """
     known = sum(row.cost_usd + row.estimated_usd for row in rows)
     so_far = max(0.0, spent_usd - known)
     points: Points = [(began_at, so_far)] if began_at and (not rows or began_at < rows[0].started_at) else []
     for row in rows:
         so_far += row.cost_usd + row.estimated_usd
-        points.append((row.started_at + row.seconds, round(so_far, 6)))
+        ended_at = heard_at if row.outcome == "running" else row.started_at + row.seconds
+        points.append((max(row.started_at, ended_at), round(so_far, 6)))
     return _in_order(points)
 
 

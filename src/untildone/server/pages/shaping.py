@@ -1,8 +1,8 @@
 """Runs and iterations in the words and shapes that pages show. Pure: values in, values out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS, PAUSED, STEERED, STOPPED
 from untildone.core.figures import count, dollars, short_commit
@@ -12,9 +12,11 @@ from untildone.core.state import Spend
 from untildone.core.views import RunView, spend_text
 from untildone.server.archive.port import RunEntry
 from untildone.server.folding import Seen, seen
+from untildone.server.pages.activity import ASKED_FOR
 
 _SUMMARY = 240
 _GOAL = 300
+_WHY = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,15 @@ def fleet_row(entry: RunEntry, now: float) -> FleetRow:
     spent = Spend(cost_usd=known.cost_usd, estimated_usd=known.estimated_usd, unknown_costs=known.unknown_costs)
     is_published = entry.origin == "published"
     said = f"{count(entry.last_seq, 'event')} from a program that knows of no runs" if is_published else ""
+    if known.in_session and now_at.status == "running":
+        said = "inside a Claude Code session"
     return FleetRow(
         run_id=entry.run_id,
         name=one_line(known.name, 80) or entry.run_id,
         goal=one_line(known.goal, _GOAL),
         badge=badge_of(entry, now_at.status),
         lively=now_at.alive,
-        said=one_line(said or now_at.why or (now_at.phase if now_at.phase != now_at.status else ""), _SUMMARY),
+        said=one_line(said or now_at.why or (now_at.phase if now_at.phase != now_at.status else ""), _WHY),
         spend="" if is_published else spend_text(spent),
         iterations="" if is_published else count(known.attempts, "iteration") if known.attempts else "not begun",
         progress=None if known.progress is None else round(100 * min(1.0, max(0.0, known.progress))),
@@ -140,13 +144,14 @@ _VERDICTS = {
 def step_of(row: IterationRow, *, alive: bool) -> Step:
     """What the timeline says of an iteration; `alive`: somebody drives its run."""
     spent = Spend(cost_usd=row.cost_usd, estimated_usd=row.estimated_usd, unknown_costs=row.unknown_costs)
+    met = dict.fromkeys(fault.replace("_", " ") for fault in row.faults if fault not in ASKED_FOR)
     facts = [
         format_duration(row.seconds) if row.seconds else "",
         spend_text(spent),
         count(row.files_changed, "file") if row.files_changed else "",
         "commit " + ", ".join(map(short_commit, row.commits[-3:])) if row.commits else "",
         f"{row.tries} tries" if row.tries > 1 else "",
-        "met " + ", ".join(dict.fromkeys(fault.replace("_", " ") for fault in row.faults)) if row.faults else "",
+        "met " + ", ".join(met) if met else "",
     ]
     return Step(
         number=row.number,
@@ -156,7 +161,7 @@ def step_of(row: IterationRow, *, alive: bool) -> Step:
         facts=tuple(one_line(fact, 120) for fact in facts if fact),
         summary=one_line(row.summary, _SUMMARY),
         started_at=row.started_at,
-        error=one_line(row.error, _SUMMARY) or _meaning(row),
+        error="" if row.outcome in ASKED_FOR else one_line(row.error, _SUMMARY) or _meaning(row),
         review={"approved": "review: approved", "changes": "review: asks for changes", "": ""}[row.review],
     )
 
@@ -184,14 +189,15 @@ class Totals:
     running: int
     waiting: int
     stopped: int
-    spent_today: str
+    spent_lately: str
+    """In the last 24 hours."""
 
 
-def totals(counts: Mapping[str, int], spent_today: float) -> Totals:
+def totals(counts: Mapping[str, int], spent_lately: float) -> Totals:
     """`counts`: runs by what they are at the moment."""
     return Totals(
         running=counts.get("running", 0),
         waiting=counts.get("waiting", 0) + counts.get("paused", 0),
         stopped=sum(counts.get(status, 0) for status in ("suspended", "completed", "interrupted")),
-        spent_today=dollars(spent_today),
+        spent_lately=dollars(spent_lately),
     )

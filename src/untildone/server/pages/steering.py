@@ -1,5 +1,6 @@
 """Orders from the browser: a form becomes an order, and the answer is one line beside the button."""
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -40,6 +41,12 @@ async def steer(request: Request, run_id: RunId, who: Annotated[Principal, Depen
     try:
         form = await _form(request)
         kind, data = order_of(form, await steering.limits(run_id) if form.get("kind") == "limits" else Policy())
+        warning = await steering.warning(run_id, kind, data)
+        if warning and form.get("sure") != _sign(kind, data):
+            # The yes is for what was asked, not for what the form says by then.
+            asks = answer("parts/confirm.html", {"said": warning, "sign": _sign(kind, data)})
+            asks.headers["X-Order"] = "refused"
+            return asks
         given = await steering.give(run_id, kind, data, by=who.name)
     except UntildoneError as refused:
         said = answer("parts/answer.html", {"tone": "bad", "said": str(refused)})
@@ -57,6 +64,11 @@ async def limits(request: Request, run_id: RunId, _: Annotated[Principal, Depend
     except UntildoneError as refused:
         return answer("parts/answer.html", {"tone": "bad", "said": str(refused)}, status=404)
     return answer("parts/limits.html", {"limits": limit_fields(policy)})
+
+
+def _sign(kind: str, data: OrderData) -> str:
+    """What a yes must hold to mean this very order."""
+    return hashlib.sha256(repr((kind, sorted(data.items()))).encode()).hexdigest()[:16]
 
 
 async def _form(request: Request) -> Form:
@@ -131,7 +143,7 @@ def _limit(name: str, text: str) -> float | int:
         if name == "max_duration":
             return parse_duration(text)
         if name == "deadline":
-            return datetime.strptime(text, "%Y-%m-%d %H:%M").replace(tzinfo=UTC).timestamp()
+            return datetime.strptime(text, "%Y-%m-%dT%H:%MZ").replace(tzinfo=UTC).timestamp()
         return int(_plain(text, _COUNT)) if name in _WHOLE else float(_plain(text.removeprefix("$"), _SUM))
     except ValueError:
         raise UsageError(f"{text[:40]!r} is not a value for {_said(name)}: {_how(name, text)}") from None
@@ -152,7 +164,7 @@ def _how(name: str, text: str) -> str:
     """How it would be written."""
     if name == "max_cost_usd" and (cents := _COMMA.fullmatch(text)):
         return f"write {cents[1]}.{cents[2]}"
-    like = {"max_duration": "1h30m", "deadline": "2026-01-31 07:30", "max_cost_usd": "12.50"}.get(name, "20")
+    like = {"max_duration": "1h30m", "deadline": "2026-01-31T07:30Z", "max_cost_usd": "12.50"}.get(name, "20")
     return f"write it like {like}{', without commas' if ',' in text and name in _NUMBERS else ''}"
 
 

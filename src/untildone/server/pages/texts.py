@@ -1,7 +1,6 @@
 """Hostile text made fit for a browser: readable, bounded, and never anything but text."""
 
-from dataclasses import dataclass
-
+from untildone.core.dataclass import dataclass
 from untildone.core.printable import printable
 
 PIECE = 20_000
@@ -52,7 +51,7 @@ _LINE = 2_000
 
 def diff_lines(diff: str, most: int = 3_000) -> list[DiffLine]:
     """A unified diff, line by line; very long lines are cut."""
-    lines = diff.split("\n", most)[:most]
+    lines = diff.removesuffix("\n").split("\n", most)[:most]
     return [
         DiffLine(tone=_tone(line), text=visible(line[:_LINE]) + ("…" if len(line) > _LINE else "")) for line in lines
     ]

@@ -1,7 +1,6 @@
 """Who looks at a page, and what every page needs of them."""
 
-from dataclasses import dataclass
-
+from untildone.core.dataclass import dataclass
 from untildone.server.access import Principal
 
 

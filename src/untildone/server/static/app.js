@@ -1,48 +1,7 @@
-// Keys, dialogs, theme, and times as this browser's clock tells them. What pages show comes from the server.
+// Keys, dialogs, steering and the theme. What pages show comes from the server.
 "use strict";
 
 const byId = (id) => document.getElementById(id);
-
-// --- times ---------------------------------------------------------------------------------------------------
-
-const clockFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
-const dayFormat = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-const shortFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-
-function lasting(seconds) {
-  if (seconds < 60) return `${Math.floor(seconds)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
-  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
-}
-
-function told(time) {
-  const at = new Date(time.dateTime), away = (Date.now() - at.getTime()) / 1000;
-  switch (time.dataset.as) {
-    case "time": return clockFormat.format(at);
-    case "ago": return away < 5 ? "just now" : `${lasting(away)} ago`;
-    case "until": return away < 0 ? `in ${lasting(-away)}` : "now";
-    default: return at.toDateString() === new Date().toDateString() ? shortFormat.format(at) : dayFormat.format(at);
-  }
-}
-
-function tellTimes(root) {
-  for (const time of root.querySelectorAll("time[data-as]")) {
-    const text = told(time);
-    if (time.textContent !== text) {
-      time.textContent = text;
-      time.title = new Date(time.dateTime).toLocaleString();
-    }
-  }
-}
-
-setInterval(() => {
-  for (const time of document.querySelectorAll('time[data-as="ago"], time[data-as="until"]')) {
-    const text = told(time);
-    if (time.textContent !== text) time.textContent = text;
-  }
-}, 1000);
-document.addEventListener("htmx:afterSwap", (event) => tellTimes(event.target.parentElement || document));
 
 // --- theme ---------------------------------------------------------------------------------------------------
 
@@ -71,6 +30,7 @@ async function fill(dialog, place, address) {
     if (!answer.ok) return sayIn(dialog, "The server refused to tell what holds now: close this and try again.");
     const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
     place.replaceChildren(...[...parsed.body.children].map((one) => document.adoptNode(one)));
+    showMoments(place);
     place.querySelector("input")?.focus();
   } catch { sayIn(dialog, "The server cannot be reached: close this and try again."); }
 }

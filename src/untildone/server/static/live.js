@@ -179,7 +179,7 @@
       last = Math.max(last, Number(event.lastEventId) || 0);
       if (!fresh.length) return;
       const adopted = fresh.map((line) => document.adoptNode(line));
-      for (const line of adopted) for (const time of line.querySelectorAll("time")) time.textContent = new Date(time.dateTime).toLocaleTimeString(undefined, { hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+      adopted.forEach(tellTimes);
       if (!holding) return append(adopted);
       held = held.concat(adopted).slice(-MOST_LINES);
       heldNote.textContent = `${held.length} new`;
@@ -200,7 +200,7 @@
     hold.addEventListener("click", () => {
       holding = !holding;
       hold.setAttribute("aria-pressed", String(holding));
-      hold.textContent = holding ? "Continue" : "Pause";
+      hold.textContent = holding ? "Follow" : "Hold";
       if (!holding) {
         append(held);
         held = [];

@@ -13,9 +13,10 @@
   const money = (value) => `$${value >= 10 ? value.toFixed(0) : value.toFixed(2)}`;
 
   function moments(plot, splits) {
-    const days = plot.scales.x.max - plot.scales.x.min > 86400 * 1.5;
-    const format = new Intl.DateTimeFormat(undefined, days ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-    return splits.map((at) => format.format(new Date(at * 1000)));
+    const span = plot.scales.x.max - plot.scales.x.min, seconds = span < 300 ? { second: "2-digit" } : {};
+    const format = new Intl.DateTimeFormat(undefined, span > 86400 * 1.5 ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit", ...seconds, hourCycle: "h23" });
+    const told = splits.map((at) => format.format(new Date(at * 1000)));
+    return told.map((text, at) => (text === told[at - 1] ? "" : text));
   }
 
   function options(figure, stroke, format, top, stepped) {
