@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 _WANTED = "UNTILDONE_SCREENSHOTS"
 """Asks for the pictures of the documentation: no setting of the product."""
@@ -12,6 +13,10 @@ _WANTED = "UNTILDONE_SCREENSHOTS"
 for _name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CLAUDE", "UNTILDONE_", "CONTINUOUS_"))]:
     if _name != _WANTED:
         del os.environ[_name]
+
+# How long an example takes says how busy the machine is: that is for the benches, which compare.
+settings.register_profile("untildone", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untildone")
 
 
 @pytest.fixture

@@ -58,7 +58,8 @@ def test_the_command_is_over_once_the_run_is_in_the_log(
     background.let_go()
     over(runs, row.run_id)
     assert runs.state(row.run_id).phase == "completed"
-    assert "1 iteration (1 without a fault)" in log.read_text()
+    # Its last words come after the last event.
+    eventually(lambda: "1 iteration (1 without a fault)" in log.read_text(), "the summary")
 
 
 def test_a_hangup_means_nothing_to_it(say: Say, runs: Runs, background: Background) -> None:

@@ -213,7 +213,7 @@ def test_once_from_a_conversation_that_came_along_with_tasks_and_a_token(server:
     }  # fmt: skip
     with worker_stage(second, server.url, "once", script, **more) as stage:
         assert worked(stage) == 0
-        run = until(lambda: server.run_of("once"), "the second run")
+        run = until(lambda: server.run_of("once", "completed"), "the end of the second run")
         assert (run["success"], run["verified"], run["attempts"]) == (True, True, 1)
         asked = stage.model.requests[0].body
         conversation, system = json.dumps(asked["messages"]), json.dumps(asked["system"])

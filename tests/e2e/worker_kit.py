@@ -106,9 +106,9 @@ class Server:
         except urllib.error.HTTPError:
             return None
 
-    def run_of(self, sandbox: str) -> dict[str, Any] | None:
-        """The newest run of a sandbox."""
-        page = self.get(f"/runs?sandbox={sandbox}")
+    def run_of(self, sandbox: str, status: str = "") -> dict[str, Any] | None:
+        """The newest run of a sandbox, once it is as it should be."""
+        page = self.get(f"/runs?sandbox={sandbox}" + (f"&status={status}" if status else ""))
         return page["runs"][0] if page and page["runs"] else None
 
     def log(self) -> str:

@@ -98,7 +98,7 @@ def reply(number: int, count: int) -> Event:
     )  # fmt: skip
 
 
-def end(number: int, *, done: bool = False, passing: int | None = None) -> list[Event]:
+def end(number: int, *, done: bool = False, passing: int | None = None, cost: float = 0.105) -> list[Event]:
     said = "Week 53 is accepted in the years that have one" if done else "Parsing reads the day of the week"
     report = Report(
         status="COMPLETE" if done else "IN_PROGRESS", exit_signal=done, tests_status="PASSING", summary=said,
@@ -107,7 +107,7 @@ def end(number: int, *, done: bool = False, passing: int | None = None) -> list[
     change = ChangedFile(file_path="src/dates/weeks.py", lines_added=8, lines_removed=1)
     closing: list[Event] = [
         ev.IterationCompleted(
-            iteration_num=number, cost_usd=0.105, duration_seconds=96.0, output_preview=said, num_turns=6,
+            iteration_num=number, cost_usd=cost, duration_seconds=96.0, output_preview=said, num_turns=6,
             claim=Claim(form="report", report=report), evidence=Evidence(changed=True, files_changed=2, tree="t"),
         ),
         ev.LandingCommitted(iteration_num=number, commit=f"{number:08x}" + COMMIT[8:], files_changed=2, message=said),
@@ -128,8 +128,8 @@ def end(number: int, *, done: bool = False, passing: int | None = None) -> list[
     return closing
 
 
-def iteration(number: int, *, done: bool = False, passing: int | None = None) -> list[Event]:
-    return [*begin(number), *work(number), *end(number, done=done, passing=passing)]
+def iteration(number: int, *, done: bool = False, passing: int | None = None, cost: float = 0.105) -> list[Event]:
+    return [*begin(number), *work(number), *end(number, done=done, passing=passing, cost=cost)]
 
 
 def finished(run_id: str, name: str) -> list[Event]:
@@ -165,8 +165,8 @@ def waiting(run_id: str, name: str, until: float) -> list[Event]:
 
 def stopped(run_id: str, name: str) -> list[Event]:
     return [
-        *opening(run_id, name, "Upgrade the web framework to its next major version"), *iteration(1),
-        *iteration(2, done=True, passing=1),
+        *opening(run_id, name, "Upgrade the web framework to its next major version"), *iteration(1, cost=2.4),
+        *iteration(2, done=True, passing=1, cost=2.62),
         ev.ContinuousLimitReached(limit_type="max_cost_usd", limit_value=5.0, current_value=5.02),
         ev.ContinuousSuspended(stop_reason="max_cost_reached", detail="$5.02 of $5.00", total_cost_usd=5.02),
     ]  # fmt: skip
