@@ -181,3 +181,23 @@ def test_a_disk_that_is_nearly_full_is_said_and_the_rest_goes_on(
         assert post(server, batch("full", range(3, 5)), SHOWN).status == 507
         free["bytes"] = 100 << 30
         assert post(server, batch("full", range(3, 5)), SHOWN).status == 200
+
+
+def test_a_right_to_a_run_does_not_outlive_its_being_taken_elsewhere(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(server, "raced")
+    runs = server.archive.runs
+    look = runs.entry
+
+    async def taken_meanwhile(run_id: str) -> Any:
+        """An operator gives the run to another sandbox right after somebody looked whose it is."""
+        entry = await look(run_id)
+        await runs.take_over(run_id, sandbox_id="other", tenure=0)
+        return entry
+
+    monkeypatch.setattr(runs, "entry", taken_meanwhile)
+    answer = take(server, "raced", tenure=1, headers=SHOWN)
+    monkeypatch.undo()
+    assert answer.status == 409
+    assert server.run(look("raced")).sandbox_id == "other"

@@ -104,6 +104,8 @@ ORIGINS = [
     ("GET", "Origin: http://evil.example", 403),
     ("GET", "Origin: null", 403),
     ("GET", "Origin: file://", 403),
+    ("GET", "Origin: http://[", 403),
+    ("GET", "Referer: http://[x", 403),
     ("GET", "Origin: http://127.0.0.1:PORT.evil.example", 403),
     ("GET", "Origin: http://evil.example@127.0.0.1:PORT", 403),
     ("POST", "Origin: http://127.0.0.1:PORT", 200),

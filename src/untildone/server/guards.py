@@ -289,7 +289,10 @@ def check_origin(method: str, path: str, headers: Headers) -> None:
 
 
 def _is_own(origin: str, headers: Headers) -> bool:
-    parts = urlsplit(origin)
+    try:
+        parts = urlsplit(origin)
+    except ValueError:  # brackets that are no address
+        return False
     if parts.scheme not in ("http", "https") or parts.netloc.lower() != headers.get("host", "").lower():
         return False
     # Over https, a page that came without it may be anybody's.

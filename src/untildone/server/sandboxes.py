@@ -12,6 +12,7 @@ from untildone.errors import SenderRefused
 from untildone.server import intake
 from untildone.server.access import Principal, operator, worker
 from untildone.server.answers import CONFLICT, DENIED, FULL, WRONG_TYPE, json_answer, status_of
+from untildone.server.archive.accepting import of_another_tenure
 from untildone.server.archive.port import RunEntry, RunFilter
 from untildone.server.bodies import json_body
 from untildone.server.context import Context, context_of
@@ -153,6 +154,9 @@ async def take_over(request: Request, sandbox_id: SandboxId, run_id: RunId, know
     if entry is None:
         raise HTTPException(404, "there is no such run here")
     may_take(request, entry, sandbox_id, who)
+    if (other := of_another_tenure(run_id, entry.tenure, known.tenure)) is not None:
+        # Whoever may take this tenure's run has no right to the next one's: it may be another sandbox's by then.
+        raise other
     tenure = await context.archive.runs.take_over(
         run_id, sandbox_id=sandbox_id, tenure=known.tenure, driver_hash=shown_hash(request)
     )
