@@ -1,5 +1,6 @@
 """What a run sends along while it works, and who may take it up."""
 
+import base64
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from untildone.git.workspace import open_workspace
 from untildone.moving import Destination, _refuse_busy, _tree
 from untildone.uplink.fetching import FarRun
 from untildone.uplink.known_secrets import KnownSecrets
+from untildone.uplink.masking import Masking
 
 pytestmark = pytest.mark.anyio
 
@@ -25,12 +27,15 @@ async def test_a_file_with_a_secret_of_this_machine_does_not_travel(tmp_path: Pa
     (folder / ".env").write_text("A_KEY=inDotEnv99x\n")
     (folder / "server.log").write_text("A_KEY is inDotEnv99x\n")
     (folder / "trace.txt").write_text("token: ofTheProcess42\n")
+    (folder / "encoded.txt").write_bytes(base64.b64encode(b"k=inDotEnv99x"))
     (folder / "work.txt").write_text("work\n")
     secrets = KnownSecrets({"B_TOKEN": "ofTheProcess42"}, str(folder), now=lambda: 1.0)
     spec = RunSpec(goal="g", name="n", cwd=str(folder))
-    made = await _tree(await open_workspace(spec, run_id="r1", private=tmp_path / "folders"), "r1", secrets)("")
+    made = await _tree(await open_workspace(spec, run_id="r1", private=tmp_path / "folders"), "r1", Masking(secrets))(
+        ""
+    )
     assert made is not None
-    assert set(unwrapped(made[1])[0].left_out) == {".env", "server.log", "trace.txt"}
+    assert set(unwrapped(made[1])[0].left_out) == {".env", "server.log", "trace.txt", "encoded.txt"}
 
 
 @pytest.mark.parametrize(

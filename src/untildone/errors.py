@@ -2,7 +2,8 @@
 
 UntildoneError                  1  base: never raised itself
 ├── UsageError                  2  the person typed something that cannot work
-│   └── ConfigError             2  a setting or a settings file is wrong
+│   ├── ConfigError             2  a setting or a settings file is wrong
+│   └── RunElsewhere            2  another machine has taken this run over
 ├── StoreError                  1  the log cannot be read or written
 │   ├── LeaseLost               1  another driver took this run over
 │   ├── StoreSpoilt             1  the file is damaged, or its tables are not ours any more
@@ -43,6 +44,10 @@ class UsageError(UntildoneError):
 
 class ConfigError(UsageError):
     """A setting, or a settings file, is wrong."""
+
+
+class RunElsewhere(UsageError):
+    """Another machine has taken this run over: here it must not go on."""
 
 
 class StoreError(UntildoneError):

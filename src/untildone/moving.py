@@ -74,17 +74,16 @@ def carrying(line: Line | None, log: EventLog, driver: Driver, baggage: Baggage,
             found[TRANSCRIPT + session] = _session(baggage.config_dir, state.spec.cwd, session, masking)
         found[NOTES] = _notes(Path(state.spec.cwd) / state.spec.notes_file, masking)
         if isinstance(baggage.workspace, _Packs):
-            found[TREE] = _tree(baggage.workspace, driver.run_id, secrets)
+            found[TREE] = _tree(baggage.workspace, driver.run_id, masking)
         return found
 
     packer = Packer(log, driver.run_id, state=lambda: driver.state, sources=sources, tell=driver.tell)
     return replace(line, beside=(*line.beside, packer.beside))
 
 
-def _tree(workspace: _Packs, run_id: str, secrets: KnownSecrets) -> Source:
+def _tree(workspace: _Packs, run_id: str, masking: Masking) -> Source:
     async def make(known: str) -> Made | None:
-        values = [value.encode("utf-8", "surrogateescape") for value in secrets()]
-        packed = await workspace.packed(run_id, known, tells=lambda content: any(value in content for value in values))
+        packed = await workspace.packed(run_id, known, tells=masking.tells)
         return None if packed is None else (packed.mark, packed.content)
 
     return make
@@ -185,10 +184,9 @@ async def bring_here(reader: Reader, run_id: str, to: Destination) -> list[str]:
 
     After it `resume` goes on with it here as with any other. Refused, nothing was changed but what git keeps aside.
     """
-    if any(row.run_id == run_id for row in await to.log.runs()):
-        raise UsageError(f"run {run_id} is here already: go on with `untildone resume {run_id}`")
     asking, parcels = _Asking(to.agree), _Parcels(reader, run_id)
     far = await reader.run(run_id)
+    comes_back = await _comes_back(to.log, far)
     state = fold(await reader.control(run_id))
     _refuse_unmovable(state, far, to)
     _refuse_busy(state, far, to)
@@ -229,10 +227,21 @@ async def bring_here(reader: Reader, run_id: str, to: Destination) -> list[str]:
     )
     # Before the run is here, so that it never is without its key; and after, since accounts without a run are swept.
     Accounts(to.store).write(account)
-    if not await to.log.adopt(run_id, records, name=state.spec.name, folder=folder, status=state.phase):
+    named = {"name": state.spec.name, "folder": folder, "status": state.phase}
+    if not await to.log.adopt(run_id, records, **named, replacing=comes_back):
         raise UsageError(f"run {run_id} is here already: go on with `untildone resume {run_id}`")
     Accounts(to.store).write(account)
     return [*lines, *told, *stays_behind(state, received.missing)]
+
+
+async def _comes_back(log: EventLog, far: FarRun) -> bool:
+    """Whether the run was here before another machine took it over. UsageError: it never left."""
+    row = next((row for row in await log.runs() if row.run_id == far.run_id), None)
+    if row is None:
+        return False
+    if row.alive or far.tenure <= fold(await log.read(far.run_id)).tenure:
+        raise UsageError(f"run {far.run_id} is here already: go on with `untildone resume {far.run_id}`")
+    return True
 
 
 def _refuse_unmovable(state: LoopState, far: FarRun, to: Destination) -> None:

@@ -1,6 +1,8 @@
 """Where runs work besides the folder they were started in: worktrees of their own, forks, and the way back."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from untildone.core.dataclass import dataclass
@@ -17,10 +19,12 @@ from untildone.git.snapshot import SavedState, free_name, save_tree, saved_state
 from untildone.git.worktree_fate import Fate
 from untildone.git.worktrees import add, default_place, remove
 from untildone.ports import EventLog
-from untildone.store.leftovers import ROOMS
+from untildone.store.leftovers import ROOMS, clear_leftovers
 
 FOLDERS = "folders"
 """Where in the store the history of plain folders is kept."""
+TRIM_AT_START = 200_000
+"""Events of old runs that one start removes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,23 @@ async def sweep_rooms(log: EventLog, store: Path) -> int:
         return {row.run_id for row in await log.runs() if row.alive}
 
     return await sweep_abandoned(store / ROOMS, living)
+
+
+@asynccontextmanager
+async def tidying(log: EventLog, store: Path, before: float) -> AsyncIterator[None]:
+    """While a run works, what is left of runs that ended before a moment goes."""
+    work = asyncio.create_task(_tidy(log, store, before))
+    try:
+        yield
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)  # no reason to spoil a run
+
+
+async def _tidy(log: EventLog, store: Path, before: float) -> None:
+    await asyncio.to_thread(clear_leftovers, store, before)
+    await sweep_rooms(log, store)
+    await log.trim_ended(before=before, most=TRIM_AT_START)
 
 
 def _within(top: Path, folder: Path, repository: Repository) -> Path:

@@ -1,12 +1,10 @@
 """The composition root: the only file that names concrete adapters."""
 
-import asyncio
 import os
 import random
 import socket
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,8 +17,10 @@ from untildone.core.chain import has_next, knows_goals, next_policy, next_run_id
 from untildone.core.dataclass import dataclass
 from untildone.core.delivery import landing_for, owes_check
 from untildone.core.durations import DAY
+from untildone.core.elsewhere import refuse_elsewhere
 from untildone.core.fold import fold
 from untildone.core.policy import Policy, RunSpec
+from untildone.core.restarted import in_order
 from untildone.core.reviewing import reviewer_options
 from untildone.core.state import LoopState
 from untildone.engine.clock import SystemClock
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 STORE_FILE = "untildone.db"
 KEEP_DAYS = 90
 """What the agent of a run wrote and did, and what a detached run printed, goes so many days after its last event."""
-TRIM_AT_START = 200_000
-"""Events of old runs that one start removes at most."""
 ADAPTERS = ("claude_sdk", "claude_cli")
 
 
@@ -111,6 +109,7 @@ async def resume_run(run_id: str, around: Surroundings, *, asked: Sequence[ev.Ev
     if not state.run_id:
         raise RunNotFound(f"run {run_id} never began: start it again with `untildone run`")
     refuse_in_session(state)
+    refuse_elsewhere(state)
     now = around.clock.now()
     asked_for = fold((ev.Record(seq=state.last_seq + n, at=now, event=e) for n, e in enumerate(asked, 1)), state)
     if state.phase == "completed" and landing_for(asked_for) is None and not owes_check(asked_for):
@@ -159,6 +158,7 @@ async def _drive(
     from untildone.engine.announce import announcing
     from untildone.engine.supervise import supervise
     from untildone.sandbox.inhibit import awake
+    from untildone.trees import tidying
     from untildone.uplink.serving import uplinked
 
     parts = around.dress(await _parts(spec, around, run_id, policy))
@@ -166,11 +166,16 @@ async def _drive(
     lease = await around.log.acquire(run_id, name=spec.name, folder=spec.cwd)
     journal = Journal(around.log, lease, around.clock, around.observer)
     driver = ev.ContinuousResumed(pid=os.getpid(), host=socket.gethostname(), version=__version__, lease=lease.token)
+    before = around.clock.now() - KEEP_DAYS * DAY
     try:
         loaded = _loaded(line, journal, parts, spec, around)
-        async with uplinked(around.log, journal, loaded), _tidying(around), announcing(journal, parts):
+        async with (
+            uplinked(around.log, journal, loaded),
+            tidying(around.log, around.state_dir, before),
+            announcing(journal, parts),
+        ):
             with awake(around.env):
-                await supervise(journal, parts, [*opening, driver])
+                await supervise(journal, parts, in_order(opening, driver))
     finally:
         await around.log.release(lease, status=journal.state.phase)
     return journal.state
@@ -197,27 +202,6 @@ def _loaded(
     place, now = claude_config_dir(spec, around.env), around.clock.now
     baggage = Baggage(workspace=parts.workspace, config_dir=place, env=around.env, now=now)
     return carrying(line, around.log, journal, baggage, cwd=spec.cwd)
-
-
-@asynccontextmanager
-async def _tidying(around: Surroundings) -> AsyncIterator[None]:
-    """While a run works, what is left of runs that ended long ago goes."""
-    tidying = asyncio.create_task(_tidy(around))
-    try:
-        yield
-    finally:
-        tidying.cancel()
-        await asyncio.gather(tidying, return_exceptions=True)  # no reason to spoil a run
-
-
-async def _tidy(around: Surroundings) -> None:
-    from untildone.store.leftovers import clear_leftovers
-    from untildone.trees import sweep_rooms
-
-    before = around.clock.now() - KEEP_DAYS * DAY
-    await asyncio.to_thread(clear_leftovers, around.state_dir, before)
-    await sweep_rooms(around.log, around.state_dir)
-    await around.log.trim_ended(before=before, most=TRIM_AT_START)
 
 
 async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Policy) -> "Parts":

@@ -1,7 +1,8 @@
 """Runs written into a store as a driver would, and what a command said."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -71,6 +72,19 @@ class Runs:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         asyncio.run(write())
         return run_id
+
+    @contextmanager
+    def driven(self, folder: Path, *events: Event, run_id: str = "abc123def456") -> Iterator[str]:
+        """A run that somebody drives meanwhile, and that has come as far as these events."""
+        self.begin(folder, run_id=run_id, status="running")
+        with asyncio.Runner() as driver:
+            log = SqliteLog(self.path, SystemClock())
+            lease = driver.run(log.acquire(run_id, name="night", folder=str(folder)))
+            driver.run(log.append(run_id, [DRIVER, *events], lease=lease))
+            try:
+                yield run_id
+            finally:
+                driver.run(log.close())
 
     def read(self, run_id: str = "abc123def456") -> Sequence[Record]:
         return self._with_log(lambda log: log.read(run_id, trace=True))

@@ -108,6 +108,19 @@ def test_without_a_token_it_is_said_before_anything_happens(
     assert far.server.get(f"/runs/{run_id}")["tenure"] == 0
 
 
+@pytest.mark.parametrize("scope", [("viewer",), ("worker", "--sandbox", "vm")], ids=lambda scope: scope[0])
+def test_a_token_that_does_not_open_names_the_one_that_does(
+    far: Elsewhere, say: Say, monkeypatch: pytest.MonkeyPatch, scope: tuple[str, ...]
+) -> None:
+    run_id = far.send(f"closed-{scope[0]}")
+    monkeypatch.setenv("UNTILDONE_TOKEN", far.server.token("--scope", *scope))
+    said = say("resume", "--from-server", run_id, "--take", "--trust")
+    assert (said.code, said.err.count("\n")) == (2, 1), said
+    assert "untildone token create --scope operator" in said.err
+    assert "--scope worker" not in said.err
+    assert far.server.get(f"/runs/{run_id}")["tenure"] == 0
+
+
 def test_other_settings_may_be_given_on_the_way(far: Elsewhere, say: Say, runs: Runs) -> None:
     run_id = far.send("moves2")
     said = say("resume", "--from-server", run_id, "--take", "--max-cost", "0.20")
@@ -215,6 +228,33 @@ def test_a_run_that_is_here_is_resumed_not_fetched(far: Elsewhere, say: Say, run
     runs.begin(project, run_id="here1")
     far.send("here1")
     assert "is here already: go on with `untildone resume here1`" in say("resume", "--from-server", "here1").err
+
+
+def test_a_run_that_went_on_elsewhere_is_not_resumed_here_but_can_be_taken_back(
+    far: Elsewhere, say: Say, runs: Runs, tmp_path: Path
+) -> None:
+    run_id = far.send("back1")
+    assert say("resume", "--from-server", run_id, "--take").code == 3
+
+    async def taken_by_a_third() -> None:
+        uplink = HttpUplink(far.server.url, "third", far.server.operator, key=lambda _: "ud_driver_third")
+        assert await uplink.take(run_id, tenure=1) == 2
+        await uplink.close()
+
+    asyncio.run(taken_by_a_third())
+    for _ in range(2):
+        said = say("resume", run_id, "--max-runs", "9")
+        assert (said.code, said.err.count("\n")) == (2, 1), said
+        assert f"`untildone resume --from-server {run_id} --take`" in said.err
+    assert runs.state(run_id).stop_reason == "taken_over"
+    assert "another machine took the run over" in say("status", run_id).out
+    assert say("run", "a goal", "--name", runs.state(run_id).spec.name, "-m", "3").code == 2
+    # Without git it needs an empty folder, here as anywhere.
+    assert say("resume", "--from-server", run_id, "--take", "--cwd", str(tmp_path / "back")).code == 3
+    state = runs.state(run_id)
+    assert (state.tenure, state.stop_reason) == (3, "max_runs_reached")
+    assert far.server.get(f"/runs/{run_id}")["last_seq"] == runs.read(run_id)[-1].seq
+    assert say("resume", run_id).code == 3
 
 
 def test_a_folder_in_which_it_is_laid_out_already_will_do(far: Elsewhere, say: Say, runs: Runs, tmp_path: Path) -> None:

@@ -1,13 +1,17 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from cli.cli_kit import DONE, FIRST, LIMITED, SUSPENDED, Runs, Say
 from untildone.core.events import (
     ContinuousWarning,
+    Event,
     IterationCompleted,
     IterationFailed,
     IterationStarted,
     IterationValidation,
+    PauseRequested,
     SettingsChanged,
     SteeringRefused,
     StoreTampered,
@@ -16,6 +20,9 @@ from untildone.core.outcome import CheckResult
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.trace import AgentMessage, AgentSession
 
+WAITS = IterationFailed(
+    iteration_num=1, error="later", error_type="usage_limit", retry_allowed=True, cost_usd=0.0, retry_at=4e9
+)
 SECOND = (IterationStarted(iteration_num=2), IterationCompleted(iteration_num=2, cost_usd=0.5, duration_seconds=4.0))
 
 
@@ -146,3 +153,20 @@ def test_no_command_shows_the_address_of_a_channel(say: Say, runs: Runs, project
     told += [say("status", "--json"), say("ls", "--json"), say("brief"), say("brief", "--json"), say("replay")]
     assert all(said.code == 0 for said in told)
     assert not any("T0K3N" in said.out + said.err or "user:pass" in said.out + said.err for said in told)
+
+
+@pytest.mark.parametrize(
+    ("events", "status"),
+    [
+        ((IterationStarted(iteration_num=1),), "running"),
+        ((PauseRequested(by="ada"),), "paused"),
+        ((IterationStarted(iteration_num=1), WAITS), "waiting"),
+    ],
+)
+def test_ls_tells_what_a_driven_run_does_as_status_does(
+    say: Say, runs: Runs, project: Path, events: tuple[Event, ...], status: str
+) -> None:
+    with runs.driven(project, *events):
+        assert json.loads(say("ls", "--json").out)[0]["status"] == status
+        assert f"  {status}  " in say("ls").out
+        assert json.loads(say("status", "--json").out)["status"] == status

@@ -147,6 +147,19 @@ def test_tokens_of_the_command_work_while_it_runs_and_fail_at_once_when_revoked(
         assert (code, err.count("\n")) == (0, 1)
 
 
+def test_a_login_link_leads_to_the_server_that_is_at_work(say: Say) -> None:
+    noted = Path(f"{database_url(None).removeprefix('sqlite:///')}.address")
+    with serving() as (process, block_of_it):
+        wait_for(noted)
+        url = block_of_it.split()[3]
+        link = say("token", "login").out.strip()
+        assert link.startswith(f"{url}/login/")
+        assert pressed(link)[0] == 200
+        assert ended(process, signal.SIGTERM)[0] == 0
+    assert not noted.exists(), "nobody answers there any more"
+    assert say("token", "login").out.startswith("http://127.0.0.1:8642/login/")
+
+
 def test_the_environment_sets_everything(store: Path, tmp_path: Path) -> None:
     env = {
         "UNTILDONE_SERVE_DATABASE": f"sqlite:///{tmp_path / 'other.db'}",
@@ -243,3 +256,20 @@ def test_the_block_says_what_binding_means() -> None:
     assert "TLS" in said("0.0.0.0")
     assert "token create" in said("10.0.0.1")
     assert "token create" not in said("10.0.0.1", has_tokens=True)
+
+
+def test_a_server_that_cannot_begin_leaves_nothing_behind(say: Say, store: Path, tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        said = say("serve", "--port", port, "--database", f"sqlite:///{tmp_path}/new.db")
+        assert (said.code, said.err.count("\n")) == (1, 1), said
+        assert f"port {port}: another program does already" in said.err
+        assert say("serve", "--port", port).code == 1
+    assert not list(tmp_path.glob("new.db*"))
+    assert not list(store.glob("server.db*"))
+    said = say("serve", "--database", f"sqlite:///{tmp_path}/no/such/x.db")
+    assert (said.code, said.err.count("\n")) == (2, 1), said
+    assert f"there is no folder {tmp_path}/no/such for the database" in said.err
+    assert not (tmp_path / "no").exists()

@@ -133,7 +133,7 @@ def test_the_address_is_the_one_servers_are_started_with_here(say: Say, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("url", "code"), [("mysql://u:s3cret@h/d", 2), ("s3cret", 2), ("sqlite:///", 2), ("sqlite:////proc/no/x.db", 1)]
+    ("url", "code"), [("mysql://u:s3cret@h/d", 2), ("s3cret", 2), ("sqlite:///", 2), ("sqlite:////proc/no/x.db", 2)]
 )
 def test_a_database_that_cannot_be_had_is_one_line_without_its_password(
     say: Say, monkeypatch: pytest.MonkeyPatch, url: str, code: int

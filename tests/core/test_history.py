@@ -3,12 +3,12 @@
 import pytest
 
 from core.night_kit import night
-from core.run_kit import completed, failed, opening, records, started
+from core.run_kit import after, completed, failed, opening, records, started
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.fold import fold
 from untildone.core.history import iteration_rows
-from untildone.core.outcome import Usage
+from untildone.core.outcome import Evidence, Usage
 
 
 def test_one_row_for_each_iteration_with_all_its_tries() -> None:
@@ -45,3 +45,17 @@ def test_the_running_iteration_is_a_row_too() -> None:
 def test_facts_without_their_beginning_are_still_shown() -> None:
     rows = iteration_rows(records([failed(7, "crash"), ev.IterationValidation(iteration_num=8, passed=True)]))
     assert [(row.number, row.outcome, row.verdict) for row in rows] == [(7, "crash", ""), (8, "running", "passed")]
+
+
+def test_files_are_those_of_the_commit_not_what_each_try_seemed_to_change() -> None:
+    seemed = Evidence(changed=True, files_changed=2)
+    one, two = (ev.LandingCommitted(iteration_num=n, commit=f"c{n}", files_changed=n + 1) for n in (1, 2))
+    events = [
+        started(1), failed(1, "overloaded", evidence=Evidence(changed=True, files_changed=1)),
+        started(1, retry=1), completed(1, evidence=seemed), one,
+        started(2), completed(2, evidence=seemed), two,
+        started(3), completed(3, evidence=seemed),
+    ]  # fmt: skip
+    rows = iteration_rows(records([*opening(), *events]))
+    assert [row.files_changed for row in rows] == [2, 3, 2]
+    assert after(*events).files_modified == sum(row.files_changed for row in rows)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from core.event_kit import values_of
 from core.night_kit import POLICY, night, reported, validation
-from core.run_kit import START, after, completed, done_claim, failed, now_of, records, started
+from core.run_kit import START, after, completed, done_claim, failed, now_of, opening, records, started
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.fold import HANDLERS, fold
@@ -309,7 +309,7 @@ def test_the_last_words_name_the_figures_and_the_next_step() -> None:
     for part in (
         "3 iterations (3 without a fault)",
         "$3.86 + about $0.02 cut off",
-        "6 files",
+        "6 file changes",
         "2 commits (last c0ffee00)",
     ):
         assert part in took
@@ -368,3 +368,22 @@ def test_an_iteration_is_under_way_until_nothing_more_will_come_of_it() -> None:
     assert seen(started(1), failed(1, "overloaded")).under_way
     assert not seen(started(1), completed(1)).under_way
     assert not seen(started(1), failed(1, "hang")).under_way
+
+
+def test_waiting_is_no_work() -> None:
+    limited = failed(1, "rate_limit", retry_at=START + 700)
+    waits = ev.ContinuousWaiting(cause="rate_limit", until=START + 700)
+    log = records([*opening(), started(1), limited, waits])
+    asked = ev.Record(seq=6, at=START + 300, event=ev.MessageReceived(by="ada", content="hurry"))
+    told = ev.Record(seq=7, at=START + 400, event=ev.ContinuousWarning(message="still nothing"))
+    waiting = run_view(fold([*log, asked, told]), START + 605, alive=True)
+    assert (waiting.elapsed_seconds, waiting.worked_seconds) == (603, 3)
+    again = [
+        ev.Record(seq=8, at=START + 705, event=started(1, retry=1)),
+        ev.Record(seq=9, at=START + 715, event=completed(1)),
+    ]
+    done = run_view(fold([*log, asked, told, *again]), START + 715, alive=True)
+    assert (done.elapsed_seconds, done.worked_seconds) == (713, 13)
+    assert "13s of work" in " ".join(closing_lines(done))
+    gone = run_view(fold([*log, asked]), START + 9000, alive=False)
+    assert (gone.elapsed_seconds, gone.worked_seconds) == (3, 3)

@@ -199,9 +199,11 @@ def the_old_driver_is_refused(here: Stage, run_id: str) -> None:
     before = here.ledger_usd()
     (here.tmp / "gate").touch()
     done = here.untildone("resume", run_id)
-    assert "nothing more of this run is reported" in done.stdout, done.stdout
-    assert "server: taken over" in done.stdout, done.stdout
-    assert here.events(run_id)[-1]["event_type"] in {"continuous.suspended", "continuous.warning"}
+    assert done.returncode == 2, done
+    assert "another machine took the run over" in done.stdout, done.stdout
+    assert f"`untildone resume --from-server {run_id} --take`" in done.stderr, done.stderr
+    last = here.events(run_id)[-1]
+    assert (last["event_type"], last["event_data"]["stop_reason"]) == ("continuous.suspended", "taken_over")
     (stop,) = [e for e in here.events(run_id) if e["event_type"] == "continuous.stop_requested"]
     assert stop["event_data"]["by"] == "server: taken over"
     assert here.ledger_usd() == before

@@ -1,5 +1,6 @@
 """Files that must not leave a machine stay out of every state that travels: the newest and all before it."""
 
+import gzip
 import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -74,6 +75,28 @@ async def test_states_travel_without_what_must_stay(repo: Project, open_in: Open
     assert (tmp_path / "b" / "work.txt").read_text() == "3\n"
     states = await (await open_in(Project(tmp_path / "b"), commit=False)).prepare()
     assert states.start == repo.git("rev-parse", "HEAD")
+
+
+async def test_names_and_other_writings_of_a_secret_stay_too(repo: Project, open_in: Opened, tmp_path: Path) -> None:
+    workspace = await open_in(repo)
+    await workspace.prepare()
+    said = SECRET.decode()
+    for name, content in {
+        "wide.log": f"k {said}".encode("utf-16"),
+        "big-endian.log": f"k {said}".encode("utf-16-be"),
+        "packed.gz": gzip.compress(b"x" * 1000 + SECRET),
+        "broken.gz": b"\x1f\x8b but no more",
+        f"of-{said}.txt": b"only its name",
+        "picture.bin": bytes(range(256)),
+    }.items():
+        (repo.path / name).write_bytes(content)
+    made = await packed(workspace)
+    facts, bundle = unwrapped(made.content)
+    left_out = {"wide.log", "big-endian.log", "packed.gz", "(a file whose name is a secret)"}
+    assert set(facts.left_out) == left_out
+    assert said.encode() not in everything_in(facts, bundle, tmp_path)
+    assert SECRET not in gzip.decompress(made.content)
+    assert {"broken.gz", "picture.bin"} < set(repo.git("ls-tree", "-r", "--name-only", facts.packed).split())
 
 
 async def test_a_key_that_is_staged_stays_too(repo: Project, open_in: Opened, tmp_path: Path) -> None:

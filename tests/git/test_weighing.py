@@ -120,3 +120,47 @@ async def test_what_a_link_stands_for_is_never_taken_for_known(repo: Project, tm
     repo.commit()
     second = repo.git("rev-parse", "HEAD")
     assert set(await acting(await opened(repo, tmp_path), first, second)) == {".claude"}
+
+
+def bare(repo: Project, folder: str, *, head: str = "HEAD", config: str = "[core]\n\tbare = true\n") -> None:
+    repo.write(f"{folder}{head}", "ref: refs/heads/main\n")
+    repo.write(f"{folder}objects/keep", "")
+    repo.write(f"{folder}refs/keep", "")
+    repo.write(f"{folder}config", config)
+
+
+@pytest.mark.parametrize("head", ["HEAD", "head"])
+@pytest.mark.parametrize(("folder", "named"), [("sub/", "sub/"), ("a/b.git/", "a/b.git/"), ("", "./")])
+async def test_a_repository_inside_the_tree_is_named(
+    repo: Project, tmp_path: Path, folder: str, named: str, head: str
+) -> None:
+    first = repo.git("rev-parse", "HEAD")
+    bare(repo, folder, head=head)
+    repo.commit()
+    second = repo.git("rev-parse", "HEAD")
+    repo.write(f"{folder}config", "[core]\n\tfsmonitor = touch x\n")
+    repo.commit()
+    third = repo.git("rev-parse", "HEAD")
+    repository, line = await opened(repo, tmp_path), f"{named} (a repository in the tree)"
+    assert set(await acting(repository, first, second)) == {line}
+    assert set(await acting(repository, None, third)) == {line}
+    assert await acting(repository, second, second) == {}
+    # Agreed to as it was then, and only so.
+    assert (await acting(repository, None, second))[line] != (await acting(repository, None, third))[line]
+    assert set(await acting(repository, second, third)) == {line}
+
+
+async def test_a_folder_is_named_just_when_git_would_take_it_for_a_repository(repo: Project, tmp_path: Path) -> None:
+    repo.write("linked/HEAD", "ref: refs/heads/main\n")
+    repo.write("linked/commondir", "../elsewhere\n")
+    repo.write("odd/HEAD", "ref: refs/heads/main\n")
+    (repo.path / "odd" / "objects").symlink_to("..")
+    (repo.path / "odd" / "refs").symlink_to("..")
+    repo.write("plain/objects/x", "x")
+    repo.write("plain/refs/x", "x")
+    repo.write("plain/sub/HEAD", "x")
+    repo.write("AHEAD/objects/x", "x")
+    repo.write("AHEAD/refs.txt", "x")
+    repo.commit()
+    found = await acting(await opened(repo, tmp_path), None, repo.git("rev-parse", "HEAD"))
+    assert set(found) == {f"{folder}/ (a repository in the tree)" for folder in ("linked", "odd")}

@@ -10,6 +10,7 @@ import pytest
 from server.events_kit import BOX, many, told
 from untildone.core.wire import Receipt
 from untildone.errors import SenderRefused
+from untildone.server.archive.accepting import MOST_FIRST_TENURE
 from untildone.server.archive.port import Archive, EventFilter, Sender, StoredEvent
 
 pytestmark = pytest.mark.anyio
@@ -26,6 +27,14 @@ async def test_only_taking_a_run_over_gives_it_a_higher_tenure(archive: Archive)
     forged = await _refused(archive.events.receive(replace(BOX, tenure=4), "run", [], now=1.0))
     assert (forged.taken, forged.last_seq, forged.behind) == (False, None, 3)
     assert (await archive.events.receive(replace(BOX, tenure=3), "run", many(4, 4), now=1.0)).last_seq == 4
+
+
+async def test_no_run_begins_so_high_that_nobody_could_take_it_over(archive: Archive) -> None:
+    highest = replace(BOX, tenure=2**31 - 1)
+    await _refused(archive.events.receive(highest, "run", many(1, 3), now=1.0))
+    await archive.events.receive(replace(BOX, tenure=MOST_FIRST_TENURE), "run", many(1, 3), now=1.0)
+    taken = await archive.runs.take_over("run", sandbox_id="other", tenure=MOST_FIRST_TENURE)
+    assert taken == MOST_FIRST_TENURE + 1
 
 
 async def test_a_batch_goes_on_where_the_copy_ends(archive: Archive) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from server.door_kit import Served, served, trickled
+from server.door_kit import Served, served, trickled, until
+from server.sending_kit import event
 from untildone.server import connections
+from untildone.server.connections import BoundedProtocol
 
 HOST = b"Host: 127.0.0.1\r\n"
 JSON = b"Content-Type: application/json\r\n"
@@ -115,3 +117,68 @@ def test_with_keys_alone_there_are_only_so_many_connections(server: Served, monk
     finally:
         for line in crowd:
             line.close()
+
+
+def test_one_key_does_not_keep_an_operator_out(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    (_, viewer), (_, operator) = server.token("viewer"), server.token("operator")
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 20)
+    crowd = []
+    try:
+        for _ in range(40):
+            crowd.append(watching(server, viewer))
+            # Without a key, one has a place as well: it is the crowd that gives way.
+            assert server.ask("GET", "/healthz").status == 200
+        answer = server.ask("POST", "/api/v1/runs/none/orders", json_body={"kind": "stop"}, token=operator)
+        assert answer.status == 404
+    finally:
+        for line in crowd:
+            line.close()
+
+
+def test_of_a_key_that_has_too_many_the_youngest_go(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, token = server.token("viewer")
+    monkeypatch.setattr(connections, "MOST_OF_ONE_KEY", 5)
+    crowd = [watching(server, token) for _ in range(8)]
+    try:
+        watch = select.poll()
+        for line in crowd:
+            watch.register(line, 0)
+        until(lambda: len(watch.poll(0)) == 3)
+        gone = {number for number, _ in watch.poll(0)}
+        # Those that came in the same moment are of one age.
+        assert gone <= {line.fileno() for line in crowd[3:]}
+    finally:
+        for line in crowd:
+            line.close()
+
+
+def watching(server: Served, token: str) -> socket.socket:
+    line = server.socket()
+    line.sendall(b"GET /api/v1/stream HTTP/1.1\r\n" + HOST + f"Authorization: Bearer {token}\r\n\r\n".encode())
+    assert line.recv(1000).startswith(b"HTTP/1.1 200")
+    return line
+
+
+def test_answers_that_nobody_reads_have_a_bound_together(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_UNREAD", 10_000_000)
+    for seq in range(1, 5):
+        body = {"run_id": "unread", "events": [event(seq, event_data={"text": "z" * 3_000_000})]}
+        assert server.ask("POST", "/api/v1/sandboxes/box/events", json_body=body).status == 200
+    crowd = []
+    watch = select.poll()
+    try:
+        for _ in range(4):
+            line = socket.socket()
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            line.connect(("127.0.0.1", server.port))
+            line.sendall(b"GET /api/v1/runs/unread/stream?after=0 HTTP/1.1\r\n" + HOST + b"\r\n")
+            watch.register(line, 0)
+            crowd.append(line)
+        # Long before each of them is found to be slow.
+        until(lambda: len(watch.poll(0)) >= 2, 10)
+        assert sum(BoundedProtocol.unread.values()) <= 10_000_000
+        assert server.ask("GET", "/api/v1/runs/unread/events?limit=1").status == 200
+    finally:
+        for line in crowd:
+            line.close()
+    until(lambda: not BoundedProtocol.unread)

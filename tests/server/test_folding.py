@@ -190,10 +190,20 @@ def test_a_loop_that_no_session_has_begun_is_not_at_work() -> None:
 def test_advice_for_a_run_elsewhere_says_where_to_type_it(portable: bool) -> None:
     begin, *rest = opening()
     assert isinstance(begin, ev.ContinuousStarted)
-    spec = replace(begin.spec, portable=portable)
+    spec = replace(begin.spec, portable=portable, server="http://server.test")
     told = records([replace(begin, spec=spec), *rest, started(1), ev.ContinuousSuspended(stop_reason="stop_requested")])
     now = fold_on(Folded(), told, {})[0]
     far, here = (projection_of(entry(origin=origin), now).why for origin in ("worker", "local"))
     assert here.endswith("go on with `untildone resume it`.")
     assert "Its log is on h: type that there" in far
     assert ("`untildone resume --from-server run1`" in far) == portable
+    assert "worker" not in far
+
+
+@pytest.mark.parametrize(("reason", "again"), [("stop_requested", True), ("max_runs_reached", False)])
+def test_a_workers_run_can_go_on_elsewhere_and_by_its_worker_where_that_would_not_begin_anew(
+    reason: str, again: bool
+) -> None:
+    why = shown(started(1), ev.ContinuousSuspended(stop_reason=reason)).why
+    assert "or go on elsewhere with `untildone resume --from-server run1`." in why
+    assert ("start its worker again" in why) == again

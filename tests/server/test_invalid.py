@@ -22,7 +22,7 @@ LIBRARY = ("Input", "input", "Field", "valid", "tag", "string", "pydantic")
         (Orders, "x", "must be an object"),
         (Orders, {"kind": "message"}, "content: is missing"),
         (Orders, {"kind": "message", "content": 7}, "content: must be a text"),
-        (Orders, {"kind": "message", "content": ""}, "must not be shorter than 1"),
+        (Orders, {"kind": "message", "content": ""}, "content: must not be empty"),
         (Orders, {"kind": "message", "content": "a\0b"}, "has a character that must not be there"),
         (Orders, {"kind": "message", "content": "x", "urgent": "yes"}, "urgent: must be true or false"),
         (
@@ -31,7 +31,8 @@ LIBRARY = ("Input", "input", "Field", "valid", "tag", "string", "pydantic")
             "message_type: must be 'user_message', ",
         ),
         (Orders, {"kind": "limits", "max_runs": "3"}, "max_runs: must be a whole number"),
-        (Orders, {"kind": "limits", "max_runs": -1}, "max_runs: must be at least 0"),
+        (Orders, {"kind": "limits", "max_runs": -1}, "max_runs: must be more than 0"),
+        (Orders, {"kind": "limits", "max_runs": 0}, "max_runs: must be more than 0"),
         (Orders, {"kind": "limits", "max_cost_usd": "7,50"}, "max_cost_usd: must be a number"),
         (Orders, {"kind": "waive", "patterns": []}, "patterns: must have at least 1"),
         (Orders, {"kind": "waive", "patterns": "x"}, "patterns: must be a list"),

@@ -1,14 +1,18 @@
 """How much anybody may send, how slowly, and how often."""
 
+import gzip
+import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from server.door_kit import Served, served, trickled
-from untildone.server import limits
+from server.sending_kit import batch
+from untildone.server import guards, limits, room
 from untildone.server.access import neighbourhood
-from untildone.server.limits import EVENTS, LOGIN, LOOKING, PARCELS, STEERING, Buckets, lane_of
+from untildone.server.limits import EVENTS, LOGIN, LOOKING, PARCELS, STEERING, STREAMS, Buckets, lane_of
 
 HOST = b"Host: 127.0.0.1\r\n"
 JSON = b"Content-Type: application/json\r\n"
@@ -31,6 +35,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         ("POST", "/api/v1/runs", STEERING),
         ("DELETE", "/whatever", STEERING),
         ("GET", "/", LOOKING),
+        ("GET", "/api/v1/stream", STREAMS),
+        ("GET", "/api/v1/runs/r/stream", STREAMS),
+        ("GET", "/runs/r/live", STREAMS),
+        ("GET", "/runs/r/stream", LOOKING),
     ],
 )
 def test_lanes(method: str, path: str, lane: limits.Lane) -> None:
@@ -99,8 +107,72 @@ def test_a_body_that_trickles_in_is_cut_off(server: Served, monkeypatch: pytest.
         assert trickled(line, b" ").startswith(b"HTTP/1.1 408")
 
 
+def test_a_body_that_hangs_is_cut_off_however_much_came(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "IDLE_SECONDS", 0.5)
+    said = b"POST /api/v1/sandboxes/box/events HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: 9000000\r\n\r\n"
+    with server.socket() as line:
+        line.sendall(said + b" " * 8_000_000)
+        assert line.recv(65536).startswith(b"HTTP/1.1 408")
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for a hundred thousand bytes of events, and not all of it for one."""
+    small = limits.Lane(name="events", most_bytes=90_000, seconds=20, rate=3000, burst=6000, room=(100_000, 60_000))
+    monkeypatch.setattr(limits, "EVENTS", small)
+    monkeypatch.setattr(limits, "LANES", (small, *limits.LANES[1:]))
+    monkeypatch.setattr(room, "WAIT_SECONDS", 0.2)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_bodies_that_never_end_take_only_their_share(tmp_path: Path) -> None:
+    path = "/api/v1/sandboxes/box/events"
+    said = b"POST /api/v1/sandboxes/box/events HTTP/1.1\r\n" + HOST + JSON + b"Content-Length: 80000\r\n\r\n"
+    with served(tmp_path) as one:
+        _, token = one.token("operator")
+        held = [one.socket(), one.socket()]
+        for line in held:
+            line.sendall(said + b" " * 50_000)
+        # Of the two, one is too much already.
+        refused = next(answer for answer in (_heard(line) for line in held) if answer)
+        assert refused.startswith(b"HTTP/1.1 503")
+        large = batch("large", range(1, 151))
+        assert len(json.dumps(large)) > 10_000
+        answer = one.ask("POST", path, json_body=large)
+        assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+        assert "too much is being sent" in answer.error
+        packed = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        assert one.ask("POST", path, body=gzip.compress(json.dumps(large).encode()), headers=packed).status == 503
+        assert one.ask("POST", path, json_body=large, token=token).status == 200
+        for line in held:
+            line.close()
+        assert one.ask("POST", path, json_body=batch("small", range(1, 151))).status == 200
+
+
+def _heard(line: socket.socket) -> bytes:
+    line.settimeout(2)
+    try:
+        return line.recv(65536)
+    except TimeoutError:
+        return b""
+
+
+def test_opening_streams_without_a_key_is_for_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seldom = limits.Lane(name="streams", most_bytes=4096, seconds=10, rate=0.01, burst=3)
+    monkeypatch.setattr(guards, "LANES", tuple(seldom if lane is STREAMS else lane for lane in limits.LANES))
+    with served(tmp_path) as one:
+        _, token = one.token("viewer")
+        opened = [one.ask("GET", "/api/v1/stream", reads=False) for _ in range(5)]
+        assert [answer.status for answer in opened] == [200, 200, 200, 429, 429]
+        # A crowd that is refused leaves no connections behind.
+        assert opened[-1].headers["connection"] == "close"
+        assert one.ask("GET", "/api/v1/runs").status == 200
+        known = [one.ask("GET", "/api/v1/stream", reads=False, token=token) for _ in range(5)]
+        assert {answer.status for answer in known} == {200}
+
+
 def test_one_request_too_many_is_told_when_to_come_again(tmp_path: Path) -> None:
     with served(tmp_path) as one:
         answers = [one.ask("POST", "/login/x") for _ in range(130)]
     assert {answer.status for answer in answers} == {403, 429}
-    assert int(answers[-1].headers["retry-after"]) >= 1
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in answers if answer.status == 429)

@@ -14,6 +14,7 @@ from core.run_kit import START, completed, opening, records, started
 from server.archive_kit import WORKER, stored
 from server.door_kit import Reply, Served, served, until
 from server.sending_kit import event, get, send
+from untildone.core.claims import Claim, Report
 from untildone.core.trace import AgentFileEdited
 from untildone.server import runs_api
 from untildone.server.archive import events as archive_events
@@ -101,6 +102,7 @@ def test_an_iteration_is_given_as_it_is_described(server: Served) -> None:
         "/api/v1/runs?before=yesterday",
         "/api/v1/runs?text=%00",
         "/api/v1/runs?status=A%20B",
+        "/api/v1/runs?status=bogus",
         "/api/v1/runs/real/events?after=-1",
         "/api/v1/runs/real/events?limit=5000",
         "/api/v1/runs/real/events?kind=other",
@@ -226,6 +228,7 @@ def test_steering_takes_an_operator_and_the_worker_gets_the_order(server: Served
         ({"kind": "message", "content": ""}, 422),
         ({"kind": "message", "content": "x" * 20_001}, 422),
         ({"kind": "limits", "max_cost_usd": -1}, 422),
+        ({"kind": "limits", "max_cost_usd": 0}, 422),
         ({"kind": "limits", "max_cost": 1}, 422),
         ({"kind": "limits", "max_cost_usd": "7.50"}, 422),
         ({"kind": "limits", "max_cost_usd": "7,50"}, 422),
@@ -245,7 +248,7 @@ def test_orders_that_no_run_takes_are_refused(server: Served, operator: str, ord
 
 
 def test_an_answer_reaches_the_agent_with_its_question(server: Served, operator: str) -> None:
-    send(server, "asking", range(1, 2))
+    asks(server, "asking", "Tabs\nor spaces?")
     order = {"kind": "answer", "question": "Tabs\nor spaces?", "content": "Tabs."}
     given = server.ask("POST", "/api/v1/runs/asking/orders", json_body=order, token=operator)
     assert given.status == 202
@@ -253,6 +256,25 @@ def test_an_answer_reaches_the_agent_with_its_question(server: Served, operator:
     assert waiting["kind"] == "message"
     assert waiting["data"]["content"] == "> Tabs\n> or spaces?\n\nTabs."
     assert waiting["data"]["urgent"] is False
+    assert get(server, "/api/v1/runs/asking")["questions"] == [], "answered, though nobody has fetched that yet"
+
+
+def test_open_questions_are_told_and_only_those_are_answered(server: Served, operator: str) -> None:
+    asks(server, "wondering", "May I delete legacy/?", "Which port?")
+    assert get(server, "/api/v1/runs/wondering")["questions"] == ["May I delete legacy/?", "Which port?"]
+    invented = {"kind": "answer", "question": "May I go home?", "content": "No."}
+    refused = server.ask("POST", "/api/v1/runs/wondering/orders", json_body=invented, token=operator)
+    assert refused.status == 409
+    assert "no such question is open" in refused.error
+    assert get(server, "/api/v1/sandboxes/box/runs/wondering/orders") == []
+
+
+def asks(server: Served, run_id: str, *questions: str) -> None:
+    """A run whose first iteration asked something, and whose second did not."""
+    first = completed(1, claim=Claim(report=Report(questions=questions)))
+    events = stored(records([*opening(), started(1), first, started(2), completed(2, claim=Claim(report=Report()))]))
+    server.run(server.archive.events.receive(WORKER, run_id, events, now=time.time()))
+    server.run(server.context.projector.settled(run_id))
 
 
 def test_an_order_for_a_run_that_is_not_there(server: Served, operator: str) -> None:

@@ -77,16 +77,59 @@ def test_a_password_in_an_address_is_one_whatever_its_name() -> None:
     assert found == {"s3cr@t-9": "PLACE"}
 
 
-def test_the_bounds_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "MOST_FILES", 3)
+def test_the_bounds_hold_and_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "MOST_VALUES", 5)
-    for n in range(9):
-        lines = "".join(f"KEY_{n}_{m}=value-{n}-{m}-x9\n" for m in range(9))
-        (tmp_path / f".env.{n}").write_text(lines)
-    assert len(KnownSecrets({}, str(tmp_path), now=lambda: 0.0)()) <= 5
-    (tmp_path / "big").mkdir()
-    (tmp_path / "big" / ".env").write_bytes(b"A_KEY=" + b"x" * 1_000_000)
-    KnownSecrets({}, str(tmp_path / "big"), now=lambda: 0.0)()
+    for n in range(3):
+        (tmp_path / f".env.{n}").write_text("".join(f"KEY_{n}_{m}=value-{n}-{m}-x9\n" for m in range(9)))
+    now, told = [0.0], list[str]()
+    known = KnownSecrets({"A_KEY": "of-the-process-7"}, str(tmp_path), now=lambda: now[0], tell=told.append)
+    assert len(known()) == 5 + 1
+    # What was a secret stays one, and yet there is an end.
+    for n in range(3):
+        (tmp_path / f".env.{n}").write_text(f"NEW_KEY_{n}=newer-{n}-x9\n")
+    now[0] = 100.0
+    assert len(known()) == 5 + 1
+    assert known()["of-the-process-7"] == "A_KEY"
+    assert len(told) == 1
+    assert "more than 5 values" in told[0]
+
+
+@pytest.mark.parametrize(("bound", "value"), [("MOST_FILES", 2), ("MOST_FOLDERS", 2), ("MOST_BYTES", 100)])
+def test_whatever_is_not_looked_at_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
+) -> None:
+    for n in range(3):
+        (tmp_path / f"part-{n}").mkdir()
+        (tmp_path / f"part-{n}" / ".env").write_text(f"A_KEY=value-{n}-x9\n# {'x' * 50}\n")
+    told: list[str] = []
+    assert len(KnownSecrets({}, str(tmp_path), now=lambda: 0.0, tell=told.append)()) == 3
+    assert told == []
+    monkeypatch.setattr(subject, bound, value)
+    assert 1 <= len(KnownSecrets({}, str(tmp_path), now=lambda: 0.0, tell=told.append)()) <= 2
+    assert len(told) == 1
+
+
+def test_a_file_with_many_values_keeps_no_other_from_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "MOST_VALUES", 20)
+    monkeypatch.setattr(subject, "MOST_BYTES", 4000)
+    by_look = "".join(f"THING_{n}=q8Zx{n:03d}LmR4vT7wKp\n" for n in range(30))
+    (tmp_path / ".env").write_text(by_look + "".join(f"N{n}_SECRET=zq{n:05d}Xy77\n" for n in range(400)))
+    (tmp_path / "api").mkdir()
+    (tmp_path / "api" / ".env").write_text(by_look.replace("Zx", "Zy") + "DEEP_SECRET=deepDeep77Zz\n")
+    known = KnownSecrets({}, str(tmp_path), now=lambda: 0.0)()
+    assert len(known) == 20
+    assert known["deepDeep77Zz"] == "DEEP_SECRET"
+    assert known["zq00000Xy77"] == "N0_SECRET"
+
+
+def test_all_values_of_a_long_file_are_known(tmp_path: Path) -> None:
+    lines = [f"K{n}_SECRET=zq{n:05d}Xy77\n" for n in range(3000)]
+    (tmp_path / ".env").write_text("".join(lines) + "# pad\n" * 200_000 + "LAST_SECRET=qQ8zLast77Xy\n")
+    known = KnownSecrets({}, str(tmp_path), now=lambda: 0.0)()
+    assert len(known) == 3001
+    assert known["qQ8zLast77Xy"] == "LAST_SECRET"
 
 
 def test_nothing_is_read_anew_while_nothing_changed(tmp_path: Path) -> None:

@@ -30,6 +30,15 @@ def test_without_a_server_there_is_no_line(tmp_path: Path) -> None:
     assert settings_for(replace(SPEC, server=None), {}, tmp_path, "r") is None
 
 
+def test_a_run_whose_driver_named_the_server_goes_on_reporting_there(tmp_path: Path) -> None:
+    Accounts(tmp_path).write(Account(run_id="r", server="http://server.test", sandbox_id="box-4"))
+    made = settings_for(replace(SPEC, server=None), {SERVER_TOKEN: "ud_abc"}, tmp_path, "r")
+    assert made is not None
+    assert (made.server, made.sandbox_id, made.token, made.mask) == (
+        "http://server.test", "box-4", "ud_abc", ("ACME",),
+    )  # fmt: skip
+
+
 def test_settings_come_from_the_run_and_the_token_from_the_environment(tmp_path: Path) -> None:
     made = settings_for(SPEC, {SERVER_TOKEN: " ud_abc\n"}, tmp_path, "r")
     assert made is not None

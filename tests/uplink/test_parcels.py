@@ -12,7 +12,7 @@ from untildone.core.events import ContinuousSuspended, ContinuousWarning, Event,
 from untildone.core.state import LoopState, OpenIteration
 from untildone.engine.clock import SystemClock
 from untildone.errors import UplinkRefused, WorkspaceError
-from untildone.ports import EventLog
+from untildone.ports import EventLog, Parcel
 from untildone.store.memory import MemoryLog
 from untildone.uplink import parcels
 from untildone.uplink.parcels import Made, Packer, Source
@@ -170,6 +170,18 @@ async def test_a_run_that_another_machine_has_is_packed_no_more(log: EventLog, t
     await work.pack(uplink)
     assert things.asked == ["tree"]
     assert things.told == []
+
+
+async def test_a_refused_parcel_of_a_run_that_another_machine_has_is_no_trouble_of_that_one(
+    log: EventLog, things: Things
+) -> None:
+    class Moved(MemoryUplink):
+        async def put(self, run_id: str, parcel: Parcel) -> None:
+            raise UplinkRefused(f"{run_id} is another sandbox's: {parcel.name}")
+
+    uplink = Moved(fail=taken)
+    await packer(log, things).pack(uplink)
+    assert (things.asked, things.told) == (["tree"], [])
 
 
 async def test_a_server_that_lost_something_gets_what_did_not_change_again(log: EventLog, things: Things) -> None:

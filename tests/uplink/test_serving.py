@@ -246,7 +246,9 @@ async def test_a_run_that_another_machine_took_stops(rig: Rig, uplink: MemoryUpl
         return Outcome(final_text="more")
 
     state = await drive(rig, act, act, act, policy=Policy(max_runs=5))
-    assert state.stop_reason == "stop_requested"
+    assert state.stop_reason == "taken_over"
+    cut = [one.event.error_type for one in rig.records if isinstance(one.event, ev.IterationFailed)]
+    assert set(cut) <= {"taken_over"}
     stops = [one.event.by for one in rig.records if isinstance(one.event, ev.StopRequested)]
     assert stops == ["server: taken over"]
     account = Accounts(rig.tmp / "state").read(rig.run_id)

@@ -96,8 +96,10 @@ def _head(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | None)
         return lines[:-1]
     lines += ["The goal, as it was given:", "", fence(state.spec.goal, lines=30), ""]
     drivers = f" ({count(found.drivers, 'driver')} in all)" if found.drivers > 1 else ""
-    work = format_duration(view.elapsed_seconds)
-    lines.append(f"- Started {clock(state.started_at, zone=zone)}, {work} with a driver at work{drivers}.")
+    waited = view.elapsed_seconds - view.worked_seconds
+    work = f"{format_duration(view.elapsed_seconds)} with a driver at work{drivers}"
+    work += f", {format_duration(waited)} of that waiting" if waited >= 1 else ""
+    lines.append(f"- Started {clock(state.started_at, zone=zone)}, {work}.")
     lines.append(f"- {count(view.attempts, 'iteration')}, {view.successes} without a fault, {view.failed} failed.")
     lines.append(f"- Spent: {view.cost}.")
     lines += [f"- **Warning:** {span(told, 500)}" for told in view.meddling]

@@ -25,6 +25,10 @@ from untildone.uplink.settings import checked_address, sandbox_slug
 
 _SHOWN = 200
 _LINE = 2000
+_OPERATOR = (
+    f"taking a run over needs an operator token, on the server's own machine too: set {config.SERVER_TOKEN} to "
+    "what `untildone token create --scope operator` prints there"
+)
 
 
 async def bring(
@@ -45,12 +49,9 @@ async def bring(
     blank, _ = settle(RunSpec(goal="", cwd=str(folder), name=""), Policy())
     if not token:
         # A server on this machine shows the run without one, and would refuse when the yes to it was given already.
-        raise UsageError(
-            f"taking a run over needs an operator token, on the server's own machine too: set {config.SERVER_TOKEN} to "
-            "what `untildone token create --scope operator` prints there"
-        )
+        raise UsageError(_OPERATOR)
     key = new_key()
-    uplink = HttpUplink(server, sandbox_id, token, key=lambda _: key)
+    uplink = HttpUplink(server, sandbox_id, token, key=lambda _: key, wants=_OPERATOR)
     try:
         async with opened(store) as log:
             to = Destination(

@@ -154,12 +154,15 @@ def _print_record(record: Record, row: RunRow, *, as_json: bool) -> None:
         click.echo(hanging(moment, line, screen_width()))
 
 
-async def _told(log: EventLog, row: RunRow) -> RunRow:
-    """A run as its events tell it: a driver that died between its last word and the list leaves that behind."""
-    if row.alive or row.status != "running":
-        return row
-    phase = (await load_state(log, row.run_id)).phase
-    return replace(row, status=phase) if phase in {"suspended", "completed"} else row
+async def _told(log: EventLog, row: RunRow, place: Place) -> RunRow:
+    """A run as its events tell it: the list knows only of drivers that come and go, and not of one that died."""
+    row = loops.with_life(row, place.alive)
+    if row.run_id in place.alive or row.status != "running":
+        return loops.listed(row, place.alive)
+    state = await load_state(log, row.run_id)
+    if row.alive:
+        return replace(row, status=run_view(state, wiring.system_clock().now(), alive=True).status)
+    return replace(row, status=state.phase) if state.phase in {"suspended", "completed"} else row
 
 
 @click.command()
@@ -169,12 +172,11 @@ def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
     """All runs, newest first."""
 
     async def work(log: EventLog, place: Place) -> str:
-        rows = [await _told(log, loops.with_life(row, place.alive)) for row in await log.runs()]
-        rows = [loops.listed(row, place.alive) for row in rows]
+        rows = [await _told(log, row, place) for row in await log.runs()]
         rows.sort(key=lambda row: row.updated_at, reverse=True)
         if as_json:
             return json.dumps([{name: getattr(row, name) for name in RunRow.__slots__} for row in rows])
-        return runs_table(rows, wiring.system_clock().now(), screen_width())
+        return runs_table(rows, wiring.system_clock().now(), screen_width(), in_session=place.alive)
 
     click.echo(_look(store, cwd, work))
 

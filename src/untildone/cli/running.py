@@ -23,11 +23,13 @@ from untildone.core.changed import settings_changed
 from untildone.core.coherence import remarks
 from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
-from untildone.core.events import Event, ResetRequested
+from untildone.core.elsewhere import refuse_elsewhere
+from untildone.core.events import Event, ResetRequested, ResumeRequested
 from untildone.core.figures import count
 from untildone.core.limits import limit_of
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line
+from untildone.core.restarted import undone_orders
 from untildone.core.settings import SETTINGS
 from untildone.core.state import LoopState
 from untildone.engine.journal import load_state
@@ -64,8 +66,6 @@ class Wish:
     dry_run: bool = False
     detach: bool = False
     cwd: str | None = None
-    asks: bool = True
-    """Whether a person may be asked; a program that is started by another has nobody to ask."""
 
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -186,15 +186,17 @@ async def _planned(spec: RunSpec, policy: Policy, wish: Wish, store: Path) -> Jo
 
 async def job_for(log: EventLog, spec: RunSpec, policy: Policy, wish: Wish) -> Job:
     """A new run, or the unfinished one of this name as this command wants it."""
-    old = None if wish.new else await _resumable(log, spec, wiring.system_clock().now())
-    if old is None or (wish.asks and not _wants_to_resume(old)):
+    old = None if wish.new else await resumable(log, spec, wiring.system_clock().now())
+    if old is None or not _wants_to_resume(old):
         return Job(run_id=wiring.new_run_id(), begin=(spec, policy))
     after = count(old.attempts, "iteration")
     greeting = f"resuming {old.spec.name} after {after} (--new starts afresh)"
+    if undone := undone_orders(old, await log.read(old.run_id), policy):
+        greeting += f"; what you typed holds from now on, and undoes what was ordered: {'; '.join(undone)}"
     return Job(run_id=old.run_id, before=tuple(_asked(old, spec, policy, wish)), greeting=greeting)
 
 
-async def _resumable(log: EventLog, spec: RunSpec, now: float) -> LoopState | None:
+async def resumable(log: EventLog, spec: RunSpec, now: float) -> LoopState | None:
     """The unfinished run of this name that should be continued; says what becomes of one that should not."""
     rows = [row for row in await log.runs() if row.name == spec.name and row.folder == spec.cwd]
     newest: RunRow | None = max(rows, key=lambda row: row.created_at, default=None)
@@ -203,6 +205,7 @@ async def _resumable(log: EventLog, spec: RunSpec, now: float) -> LoopState | No
     state = await load_state(log, newest.run_id)
     if not state.run_id or state.phase == "completed":
         return None
+    refuse_elsewhere(state)
     if now - newest.updated_at > state.policy.session_expiry and not newest.alive:
         age = format_duration(now - newest.updated_at)
         say(f"the last run of this name is {age} old: starting anew (`untildone resume {newest.run_id}` continues it)")
@@ -232,5 +235,6 @@ def _why(old: LoopState) -> str:
 def _asked(old: LoopState, spec: RunSpec, policy: Policy, wish: Wish) -> list[Event]:
     """What this command asks of the run that is resumed: it goes on as this command says."""
     same = (old.spec, old.policy) == (spec, policy)
-    asked: list[Event] = [] if same else [settings_changed("cli", (old.spec, old.policy), spec, policy)]
+    asked: list[Event] = [ResumeRequested(by="cli")] if old.paused else []
+    asked += [] if same else [settings_changed("cli", (old.spec, old.policy), spec, policy)]
     return [*asked, ResetRequested(by="cli")] if wish.reset_circuit else asked

@@ -136,12 +136,14 @@ def run_server(settings: "ServerSettings", *, opens: bool) -> int:
 
 
 async def _serve(settings: "ServerSettings", *, opens: bool) -> None:
-    from untildone.server.running import only_serve
+    from untildone.cli import whereabouts
+    from untildone.server.running import check_address, only_serve
     from untildone.serving import open_server
 
     starting = asyncio.current_task()
     assert starting is not None
     _on_signals(starting.cancel)
+    check_address(settings.host, settings.port)  # before there is a database: one that cannot serve leaves nothing
     async with open_server(settings, config.state_dir(os.environ)) as server:
         has_tokens = bool(await server.context.archive.keys.tokens())
 
@@ -152,12 +154,16 @@ async def _serve(settings: "ServerSettings", *, opens: bool) -> None:
             # A log is read by others, and for long: what opens the door is for a terminal.
             link = f"{url}/login/{door.links.make()}" if sys.stdout.isatty() else None
             put(block(settings, url, link, has_tokens=has_tokens))
+            whereabouts.note(settings.database, server.url)
             if opens:
                 _open_in_browser(f"{server.url}/login/{door.links.make()}")
 
         _on_signals(server.stop)
         only_serve()
-        await server.serve(ready)
+        try:
+            await server.serve(ready)
+        finally:
+            whereabouts.forget(settings.database, server.url)
 
 
 def _on_signals(end: Callable[[], object]) -> None:
@@ -214,7 +220,10 @@ def database_url(given: str | None) -> str:
     if not given:
         return f"sqlite:///{config.state_dir(os.environ).absolute() / DATABASE_FILE}"
     if given.startswith("sqlite:///") and len(given) > len("sqlite:///"):
-        return f"sqlite:///{config.expanded(given.removeprefix('sqlite:///')).absolute()}"
+        path = config.expanded(given.removeprefix("sqlite:///")).absolute()
+        if not os.path.isdir(path.parent):  # noqa: PTH112 - pathlib raises where a name is too long
+            raise UsageError(f"there is no folder {one_line(str(path.parent), 300)} for the database: make it first")
+        return f"sqlite:///{path}"
     if given.startswith(("postgresql://", "postgres://")):
         return given
     # It is not repeated: there may be a password in it.

@@ -26,6 +26,7 @@ from untildone.cli.options import (
 from untildone.core.chain import has_next, knows_goals
 from untildone.core.changed import settings_changed
 from untildone.core.durations import format_duration
+from untildone.core.elsewhere import refuse_elsewhere
 from untildone.core.events import (
     Event,
     LimitsChanged,
@@ -202,6 +203,7 @@ async def _job(log: EventLog, run: str | None, cwd: str | None, typed: dict[str,
         await log.append(row.run_id, [*_new_limits(row, state, typed), ResumeRequested(by=BY)])
         click.echo(f"{row.name} goes on" if state.paused else f"{row.name} is at work already")
         return None
+    refuse_elsewhere(state)
     if has_next(state):
         return _next_goal(state, typed)
     if state.phase == "completed":

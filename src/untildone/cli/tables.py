@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from untildone.core.durations import format_duration
 from untildone.core.events import Record
@@ -19,14 +19,18 @@ _NARROWEST = 12
 _TIED = "\N{NO-BREAK SPACE}"
 
 
-def runs_table(rows: Sequence[RunRow], now: float, width: int | None = None) -> str:
-    """All runs, one a line; on a screen of `width` columns only the end of a long path."""
+def runs_table(rows: Sequence[RunRow], now: float, width: int | None = None, *, in_session: Container[str] = ()) -> str:
+    """All runs, one a line; on a screen of `width` columns only the end of a long path.
+
+    `in_session`: ids of the loops inside Claude Code, which wait for nothing but a session.
+    """
     if not rows:
         return 'no runs yet: start one with `untildone run "GOAL" -m 5`, or try `untildone rehearse`'
     lines = [("RUN", "ID", "STATUS", "LAST EVENT", "FOLDER")]
     for row in rows:
         interrupted = row.status == "running" and not row.alive
-        status = "interrupted" if interrupted else NO_SESSION if row.status == "waiting" else row.status
+        no_session = row.status == "waiting" and row.run_id in in_session
+        status = "interrupted" if interrupted else NO_SESSION if no_session else row.status
         age = f"{format_duration(max(0.0, now - row.updated_at))} ago"
         lines.append((one_line(row.name, _NAME_WIDTH), row.run_id, status, age, one_line(row.folder)))
     room = _room(lines, width)

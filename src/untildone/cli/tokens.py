@@ -123,14 +123,15 @@ def rotate(key_id: str, database: str | None) -> None:
 @token.command()
 @click.option("--scope", type=click.Choice(["viewer", "operator"]), default="operator", help="What it allows.")
 @click.option("--label", metavar="TEXT", default="browser", help="What it is for: shown in the list.")
-@click.option("--address", metavar="URL", help="Where browsers reach the server. [http://127.0.0.1:8642]")
+@click.option("--address", metavar="URL", help="Where browsers reach the server. [where it listens]")
 @database_option
 @operator_only
 def login(scope: "Scope", label: str, address: str | None, database: str | None) -> None:
     """Make a link that logs a browser in, once, within ten minutes."""
+    from untildone.cli.whereabouts import noted
     from untildone.server.keys import hash_of, link_key, new_link
 
-    base = address_of(address)
+    base = address_of(address or noted(database_url(database)))
     code = new_link()
     key = link_key(scope, label=one_line(label, _LABEL), now=wiring.system_clock().now())
     _with_keys(database, lambda keys: keys.add(key, hash_of(code)))

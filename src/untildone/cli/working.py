@@ -16,7 +16,7 @@ from untildone.cli.driving import Job, Output, drive_one, foreground, opened, sh
 from untildone.cli.guarding import operator_only
 from untildone.cli.masking import masked_value
 from untildone.cli.options import folder_of, store_of
-from untildone.cli.running import Wish, job_for
+from untildone.cli.restarting import worker_job
 from untildone.cli.streams import put, say
 from untildone.cli.tables import aligned
 from untildone.core.coherence import remarks
@@ -28,12 +28,12 @@ from untildone.core.settings import SETTINGS, as_typed
 from untildone.core.stopping import DONE, Reason, exit_code
 from untildone.core.worker_env import WorkerConfig, as_shown, kept_from_agents, worker_config
 from untildone.core.worker_table import THEMES, VARIABLES
-from untildone.errors import UsageError
+from untildone.errors import RunElsewhere, UsageError
 from untildone.ports import EventLog
 from untildone.uplink.settings import UplinkSettings, sandbox_slug
 
 BAD_CONFIGURATION = 1
-_PLANNED = frozenset({*DONE, Reason.SHUTDOWN_SIGNAL, Reason.STOP_REQUESTED})
+_PLANNED = frozenset({*DONE, Reason.SHUTDOWN_SIGNAL, Reason.STOP_REQUESTED, Reason.TAKEN_OVER})
 _SHOWN = 100
 
 
@@ -201,8 +201,14 @@ async def _folder(wanted: WorkerConfig) -> Path:
 
 async def _run(plan: Plan, spec: RunSpec, store: Path, output: Output, uplink: UplinkSettings) -> int:
     async with opened(store) as log:
-        job = await _job(log, plan, spec)
-        driven = await drive_one(log, job, store, output, uplink=uplink)
+        try:
+            job = await _job(log, plan, spec)
+            if job is None:
+                return 0
+            driven = await drive_one(log, job, store, output, uplink=uplink)
+        except RunElsewhere as elsewhere:
+            say(str(elsewhere))  # nothing went wrong, and to be started again would help nobody
+            return 0
     state = driven.state
     show_result(state, wiring.system_clock().now(), output)
     return worker_exit(state.stop_reason or "")
@@ -213,10 +219,10 @@ def worker_exit(reason: str) -> int:
     return 0 if reason in _PLANNED or limit_of(reason) is not None else exit_code(reason)
 
 
-async def _job(log: EventLog, plan: Plan, spec: RunSpec) -> Job:
+async def _job(log: EventLog, plan: Plan, spec: RunSpec) -> Job | None:
     """The run that was broken off in this sandbox, else a new one, for which folder and session are made ready."""
-    job = await job_for(log, spec, plan.policy, Wish(goal=spec.goal, asks=False))
-    if job.begin is None:
+    job = await worker_job(log, plan.resolved, spec, plan.policy)
+    if job is None or job.begin is None:
         return job
     if plan.wanted.branch_name:
         from untildone.git.arriving import on_branch

@@ -22,6 +22,7 @@ _FLAGS: Mapping[Reason, str] = {
 _ADVICE: Mapping[Reason, str] = {
     Reason.SHUTDOWN_SIGNAL: "Go on with `untildone resume {name}`.",
     Reason.STOP_REQUESTED: "Go on with `untildone resume {name}`.",
+    Reason.TAKEN_OVER: "It goes on there; take it back with `untildone resume --from-server {id} --take`.",
     Reason.VALIDATION_PASSED: "Review the commits; `untildone brief {name}` has the evidence.",
     Reason.COMPLETION_SIGNAL: "Nothing was verified: review the work, and next time give `--check CMD`.",
     Reason.BLOCKED: 'Remove the obstacle, or answer with `untildone message {name} "..."`, '
@@ -89,7 +90,7 @@ def advice(reason: str, state: LoopState) -> str:
         return f"{way} To let the agent try again: {more}." if way else f"Go on with {more}."
     if known is Reason.VALIDATION_PASSED and not state.commits:
         return f"Review the changes; `untildone brief {name}` has the evidence."
-    usual = _ADVICE[known].format(name=name, cooldown=format_duration(state.policy.breaker_cooldown))
+    usual = _ADVICE[known].format(name=name, id=state.run_id, cooldown=format_duration(state.policy.breaker_cooldown))
     return f"{way} {usual}".strip()
 
 

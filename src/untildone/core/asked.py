@@ -6,6 +6,7 @@ from typing import Any
 from untildone.core import breaker
 from untildone.core import events as ev
 from untildone.core.limits import LIMIT_FIELDS
+from untildone.core.questions import with_answer
 from untildone.core.state import LoopState, Message, StopAsked
 
 _MESSAGES_KEPT = 100
@@ -36,6 +37,7 @@ def message(state: LoopState, event: ev.MessageReceived, _: float) -> LoopState:
     """Keep what the human said until a prompt carries it."""
     number = state.messages_received + 1
     message = Message(number=number, content=event.content, urgent=event.urgent)
+    state = with_answer(state, event.content)
     return replace(state, messages=(*state.messages, message)[-_MESSAGES_KEPT:], messages_received=number)
 
 

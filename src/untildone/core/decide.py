@@ -14,6 +14,7 @@ from untildone.core.faults import (
     QUOTA_KEPT,
     STEERED,
     STOPPED,
+    TAKEN,
     TIMEOUT,
     USAGE_LIMIT,
     Fault,
@@ -30,7 +31,7 @@ from untildone.core.limits import (
 )
 from untildone.core.state import LoopState
 from untildone.core.state import Wait as Rest
-from untildone.core.stopping import Reason
+from untildone.core.stopping import TAKEN_BY, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ def _outage_lasts(state: LoopState, _: float) -> bool:
 # First match wins: a human before success, success before trouble, trouble before limits.
 STOP_RULES: tuple[StopRule, ...] = (
     StopRule(Reason.SHUTDOWN_SIGNAL, lambda s, _: s.stop is not None and s.stop.signal is not None, before_checks=True),
+    StopRule(Reason.TAKEN_OVER, lambda s, _: s.stop is not None and s.stop.by == TAKEN_BY, before_checks=True),
     StopRule(Reason.STOP_REQUESTED, lambda s, _: s.stop is not None, before_checks=True),
     StopRule(Reason.VALIDATION_PASSED, lambda s, _: done_for(s) is Reason.VALIDATION_PASSED),
     StopRule(Reason.COMPLETION_SIGNAL, lambda s, _: done_for(s) is Reason.COMPLETION_SIGNAL),
@@ -283,6 +285,7 @@ def _timed_out(state: LoopState, now: float) -> bool:
 
 # First match wins; each names why an iteration under way must end now.
 _INTERRUPTIONS: tuple[tuple[Fault, Rule], ...] = (
+    (TAKEN, lambda s, _: s.stop is not None and s.stop.by == TAKEN_BY),
     (STOPPED, lambda s, _: s.stop is not None and not s.stop.after_iteration),
     (PAUSED, lambda s, _: s.paused),
     (STEERED, lambda s, _: any(message.urgent for message in s.messages)),

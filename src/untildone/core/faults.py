@@ -59,6 +59,7 @@ QUOTA_KEPT = Fault("quota_kept", Remedy.EXCUSE, "the share of the subscription t
 DRIVER_DIED = Fault("driver_died", Remedy.EXCUSE, "the loop itself was killed or the machine went down")
 SURROUNDINGS = Fault("surroundings", Remedy.EXCUSE, "git, the folder or the agent's program failed")
 STOPPED = Fault("stopped", Remedy.EXCUSE, "a human stopped the run in mid-iteration")
+TAKEN = Fault("taken_over", Remedy.EXCUSE, "another machine took the run over in mid-iteration")
 PAUSED = Fault("paused", Remedy.EXCUSE, "a human paused the run in mid-iteration")
 STEERED = Fault("steered", Remedy.EXCUSE, "an urgent message interrupted the iteration")
 LIMIT_REACHED = Fault("limit_reached", Remedy.EXCUSE, "a limit was reached in mid-iteration")
@@ -71,7 +72,7 @@ FAULTS: dict[str, Fault] = {
         USAGE_LIMIT, RATE_LIMIT, OVERLOADED, SERVER_ERROR, NETWORK, AUTHENTICATION, BILLING, MODEL_NOT_FOUND,
         CONTEXT_TOO_LONG, TURNS_EXHAUSTED, BUDGET_EXHAUSTED, REFUSAL, INVALID_REQUEST, MODEL_ERROR, NO_RESULT,
         SESSION_LOST, CRASH, OUT_OF_MEMORY, DISK_FULL, DISK_LOW, HANG, TIMEOUT, QUOTA_KEPT, DRIVER_DIED,
-        STOPPED, PAUSED, STEERED, LIMIT_REACHED, SURROUNDINGS,
+        STOPPED, TAKEN, PAUSED, STEERED, LIMIT_REACHED, SURROUNDINGS,
     )
 }  # fmt: skip
 
@@ -214,6 +215,7 @@ BY_THE_LOOP: dict[str, str] = {
     DRIVER_DIED.name: "an iteration was open when the next driver came",
     SURROUNDINGS.name: "git, the folder or the program refused outside of the iteration itself",
     STOPPED.name: "the loop ended it for `untildone stop` or Ctrl+C",
+    TAKEN.name: "the loop ended it for `untildone resume --from-server` on another machine",
     PAUSED.name: "the loop ended it for `untildone pause`",
     STEERED.name: "the loop ended it for `untildone message --urgent`",
     LIMIT_REACHED.name: "the loop ended it at a limit of money, tokens or time",

@@ -16,6 +16,7 @@ from untildone.core.delivery import needs_witness
 from untildone.core.faults import FAULTS, GOES_ON, LIMIT_REACHED, MODEL_ERROR, Fault, Remedy
 from untildone.core.figures import FORGE, IN_LINE
 from untildone.core.limits import has_reserve
+from untildone.core.questions import with_asked
 from untildone.core.spending import book, filed, spend, with_estimate
 from untildone.core.state import LoopState, OpenIteration, Retry, Spend, Wait
 
@@ -47,8 +48,12 @@ def apply(state: LoopState, record: ev.Record) -> LoopState:
     if not state.driving or event.SOURCE == "system" or isinstance(event, ev.ContinuousResumed | ev.Unknown):
         return replace(folded, last_seq=record.seq)
     # The time since the driver's last fact counts; what humans append does not move the driver's clock.
-    active = state.active_seconds + max(0.0, at - state.last_at)
-    return replace(folded, last_seq=record.seq, active_seconds=active, last_at=at)
+    passed = max(0.0, at - state.last_at)
+    return replace(
+        folded, last_seq=record.seq, last_at=at, active_seconds=state.active_seconds + passed,
+        waited_seconds=state.waited_seconds + (passed if state.resting else 0.0),
+        resting=isinstance(event, ev.ContinuousWaiting) or (state.resting and event.KIND == "trace"),
+    )  # fmt: skip
 
 
 # --- the run -------------------------------------------------------------------------------------------------
@@ -66,7 +71,7 @@ def _resumed(state: LoopState, _: ev.ContinuousResumed, at: float) -> LoopState:
         state, phase="running", driving=True, last_at=at, stop=None, paused=False, stop_reason=None, stop_detail="",
         fatal=None, fatal_detail="", blocked=None, failures_in_a_row=0, denials_in_a_row=0, outage_since=None,
         limited_since=None, backoffs=0, breaker=breaker.rest(state.breaker, state.policy, at), review_rounds=0,
-        arrival=replace(state.arrival, trouble="", fixes=0),
+        arrival=replace(state.arrival, trouble="", fixes=0), resting=False,
     )  # fmt: skip
 
 
@@ -160,11 +165,11 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
             proven.reviewed(_close(state, event), event), failures_in_a_row=0, outage_since=None, backoffs=0,
             fallback=0, last_error="",
         )  # fmt: skip
-    state = _close(state, event)
+    report = event.claim.report
+    state = with_asked(_close(state, event), report.questions if report else ())
     done = _claims_done(state, event.claim)
     form: Form = ("tasks" if state.tasks_all_done else event.claim.form) if done else "none"
     claimed = replace(state, streak=state.streak + 1 if done else 0, streak_form=form)
-    report = event.claim.report
     denied = bool(event.evidence.denials) and not event.evidence.changed
     return replace(
         claimed,
@@ -195,6 +200,7 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         last_session_at=at,
         tasks_completed=state.tasks_completed + (report.tasks_completed if report else 0),
         files_modified=state.files_modified + event.evidence.files_changed,
+        files_uncommitted=event.evidence.files_changed,
         wait=_pause(state, at),
     )
 

@@ -165,7 +165,9 @@ def _note(table: _Table, after: LoopState, record: ev.Record) -> None:
             table.put(replace(table.row(event.iteration_num), verdict=_verdict(event)))
         case ev.LandingCommitted():
             row = table.row(event.iteration_num)
-            table.put(replace(row, commits=(*row.commits, event.commit)))
+            # What is in the commit is the truth; what each try seemed to change was seen by looking at the tree.
+            before = row.files_changed if row.commits or not event.files_changed else 0
+            table.put(replace(row, commits=(*row.commits, event.commit), files_changed=before + event.files_changed))
         case _:
             pass
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from untildone.core.breaker import Breaker
 from untildone.core.contract import commands
+from untildone.core.questions import with_asked
 from untildone.core.session_events import FailureCounted, GoalChanged, NotesFolded, QuestionAsked
 from untildone.core.state import LoopState
 
@@ -32,9 +33,9 @@ def goal_changed(state: LoopState, event: GoalChanged, _: float) -> LoopState:
     return replace(state, spec=replace(state.spec, goal=event.goal, contract=contract), policy=policy)
 
 
-def question_asked(state: LoopState, _: QuestionAsked, __: float) -> LoopState:
+def question_asked(state: LoopState, event: QuestionAsked, _: float) -> LoopState:
     """For eyes: nothing waits for the answer."""
-    return state
+    return with_asked(state, [event.question])
 
 
 def failure_counted(state: LoopState, event: FailureCounted, at: float) -> LoopState:

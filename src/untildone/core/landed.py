@@ -32,10 +32,13 @@ def committed(state: LoopState, event: ev.LandingCommitted, _: float) -> LoopSta
     landing = state.spec.landing
     # A commit made while a landing is under way mends what kept it from arriving: it goes the same way.
     goes_on = landing.every == "iteration" or bool(state.arrival.because)
+    seemed = state.files_uncommitted
     return replace(
         state,
         commits=state.commits + 1,
         last_commit=event.commit,
+        files_modified=state.files_modified + (event.files_changed or seemed) - seemed,
+        files_uncommitted=0,
         commit_trouble="",
         unsettled=None,
         land_due=goes_on and landing.land in {"merge", "pr"},

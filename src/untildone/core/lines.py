@@ -13,7 +13,7 @@ from untildone.core.lines_agent import AGENT_LINERS
 from untildone.core.lines_delivery import DELIVERY_LINERS, review_line
 from untildone.core.outcome import Evidence
 from untildone.core.printable import one_line
-from untildone.core.stopping import DONE, Reason, meaning
+from untildone.core.stopping import DONE, TAKEN_BY, Reason, meaning
 
 DETAIL = 200
 """Columns kept of what the agent or a program wrote."""
@@ -186,6 +186,8 @@ def _landing_failed(event: ev.LandingFailed, _: float) -> str | None:
 def _stop(event: ev.StopRequested, _: float) -> str:
     if event.signal:
         return one_line(f"{_SIGNALS.get(event.signal, 'asked to end')} ({event.signal}): stopping", DETAIL)
+    if event.by == TAKEN_BY:
+        return "another machine took the run over: stopping"
     when = " after this iteration" if event.after_iteration else ""
     return one_line(f"{event.by} asked the run to stop{when}", DETAIL)
 

@@ -69,8 +69,8 @@ def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
     took = [
         f"{count(view.attempts, 'iteration')} ({view.successes} without a fault)",
         f"spent {view.cost}",
-        f"{format_duration(view.elapsed_seconds)} of work",
-        count(view.files_modified, "file") + " changed",
+        f"{format_duration(view.worked_seconds)} of work",
+        count(view.files_modified, "file change"),
     ]
     if view.last_commit:
         took.append(f"{count(view.commits, 'commit')} (last {short_commit(view.last_commit)})")

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from untildone.core.faults import LIMIT_REACHED, PAUSED, QUOTA_KEPT, STEERED, STOPPED
+from untildone.core.faults import LIMIT_REACHED, PAUSED, QUOTA_KEPT, STEERED, STOPPED, TAKEN
 from untildone.core.figures import dollars
 from untildone.core.outcome import Usage
 from untildone.core.printable import one_line
@@ -26,7 +26,7 @@ _LANES = {
     "temporary": _API_KEY,
 }
 # Iterations that a human or a limit cut off were ended on purpose: nothing was lost to trouble.
-_ASKED_FOR = frozenset({fault.name for fault in (STOPPED, PAUSED, STEERED, LIMIT_REACHED, QUOTA_KEPT)})
+_ASKED_FOR = frozenset({fault.name for fault in (STOPPED, TAKEN, PAUSED, STEERED, LIMIT_REACHED, QUOTA_KEPT)})
 _NAME_WIDTH = 40
 
 

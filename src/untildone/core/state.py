@@ -256,6 +256,8 @@ class LoopState:
     half_done: HalfDone | None = None
     unsettled: Unsettled | None = None
     last_report: Report | None = None
+    questions: tuple[str, ...] = ()
+    """What the agent asked and nobody has answered, the newest first; the last few."""
     asked_question: bool = False
     """The last iteration ended by asking a human who is not there."""
     last_error: str = ""
@@ -271,6 +273,9 @@ class LoopState:
 
     tasks_completed: int = 0
     files_modified: int = 0
+    """Files that iterations changed, each counted once for every iteration."""
+    files_uncommitted: int = 0
+    """Those that the last iteration seemed to change: what its commit holds is the truth."""
     commits: int = 0
     last_commit: str | None = None
     quota: tuple[QuotaWindow, ...] = ()
@@ -314,6 +319,10 @@ class LoopState:
     """The number of the event with which the newest driver began."""
     active_seconds: float = 0.0
     """Time with a living driver, up to `last_at`."""
+    waited_seconds: float = 0.0
+    """Of these, the time in which it only waited: for a limit, an outage, a moment, a human."""
+    resting: bool = False
+    """The last thing a driver recorded is that it waits."""
     last_at: float = 0.0
     """When a driver last recorded something."""
     started_at: float = 0.0
@@ -336,3 +345,8 @@ class LoopState:
     def elapsed(self, now: float) -> float:
         """Seconds with a living driver, as seen by that driver."""
         return self.active_seconds + (max(0.0, now - self.last_at) if self.driving else 0.0)
+
+    def worked(self, now: float) -> float:
+        """The same without the time in which it only waited."""
+        until = self.last_at if self.resting else now
+        return max(0.0, self.elapsed(until) - self.waited_seconds)

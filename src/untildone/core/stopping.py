@@ -12,6 +12,7 @@ class Reason(StrEnum):
 
     SHUTDOWN_SIGNAL = "shutdown_signal"
     STOP_REQUESTED = "stop_requested"
+    TAKEN_OVER = "taken_over"
     VALIDATION_PASSED = "validation_passed"
     COMPLETION_SIGNAL = "completion_signal"
     BLOCKED = "blocked"
@@ -38,6 +39,8 @@ class Reason(StrEnum):
     INTERNAL_ERROR = "internal_error"
 
 
+TAKEN_BY = "server: taken over"
+"""Who stops a run that another machine has by now."""
 DONE = frozenset({Reason.VALIDATION_PASSED, Reason.COMPLETION_SIGNAL})
 
 
@@ -71,6 +74,7 @@ class Ending(NamedTuple):
 ENDINGS: dict[Reason, Ending] = {
     Reason.SHUTDOWN_SIGNAL: Ending(130, "the process was asked to end (Ctrl+C, SIGTERM)"),
     Reason.STOP_REQUESTED: Ending(130, "asked for by a person (`untildone stop`, or in the dashboard)"),
+    Reason.TAKEN_OVER: Ending(130, "another machine took the run over, and goes on with it there"),
     Reason.VALIDATION_PASSED: Ending(0, "the agent claimed to be done and every check passed"),
     Reason.COMPLETION_SIGNAL: Ending(0, "there were no checks, and the agent claimed to be done often enough in a row"),
     Reason.BLOCKED: Ending(5, "the agent reported that it is blocked"),

@@ -86,6 +86,9 @@ class RunView:
     meddling: tuple[str, ...]
     """What the agent, or someone else, tried on the run itself: a sentence each."""
     elapsed_seconds: float
+    """With a living driver, waits included: what a limit on the time counts."""
+    worked_seconds: float
+    """The same without waits."""
     streak: int
     streak_needed: int
     breaker_state: str
@@ -149,7 +152,8 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         paid_by=paid_by(state),
         lost=lost_to_retries(state),
         meddling=tuple(told_of(state)),
-        elapsed_seconds=state.elapsed(now) if alive else state.active_seconds,
+        elapsed_seconds=state.elapsed(now if alive else state.last_at),
+        worked_seconds=state.worked(now if alive else state.last_at),
         streak=state.streak,
         streak_needed=_needed(state),
         breaker_state=state.breaker.state,

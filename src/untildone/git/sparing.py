@@ -8,7 +8,9 @@ are: others take their place on the way.
 import asyncio
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 
@@ -31,6 +33,8 @@ READ_IN_ALL = 512 << 20
 Tells = Callable[[bytes], bool]
 """Whether a content holds a secret."""
 _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY")
+_GZIP = b"\x1f\x8b"
+_UNNAMED = b"(a file whose name is a secret)"
 _GONE = b"000000"
 _SUBMODULE = b"160000"
 
@@ -70,7 +74,8 @@ async def spare(repository: Repository, states: Sequence[tuple[str, str | None]]
             # A base that was itself made without them has none to fall back to; one that is published has.
             tree = await _tree_without(repository, commits.get(base or "", ""), commit, kept_out, secret)
             commits[commit] = await _rewritten(repository, raw, tree, commits)
-    return Spared(commits, tuple(sorted({path for path, _ in secret})))
+    # Their names travel, to be told.
+    return Spared(commits, tuple(sorted({_UNNAMED if tells(path) else path for path, _ in secret})))
 
 
 async def _changed(repository: Repository, states: Sequence[tuple[str, str | None]]) -> dict[str, list[_Entry]]:
@@ -96,7 +101,7 @@ async def _changed(repository: Repository, states: Sequence[tuple[str, str | Non
 async def _secret(repository: Repository, entries: Iterable[_Entry], tells: Tells) -> set[tuple[bytes, str]]:
     """Which contents, under which names, must not leave."""
     entries = sorted(entries, key=lambda entry: (entry.path, entry.content))
-    found = {(entry.path, entry.content) for entry in entries if KEYS.fullmatch(entry.path)}
+    found = {(entry.path, entry.content) for entry in entries if KEYS.fullmatch(entry.path) or tells(entry.path)}
     contents = {entry.content for entry in entries if (entry.path, entry.content) not in found}
     telling = await _telling(repository, sorted(contents), tells)
     return found | {(entry.path, entry.content) for entry in entries if entry.content in telling}
@@ -133,9 +138,20 @@ def _those_that_tell(out: bytes, contents: Sequence[str], tells: Tells) -> set[s
         at = start + int(out[at : start - 1].rpartition(b" ")[2])
         content = out[start:at]
         at += 1
-        if _PRIVATE_KEY.search(content) or tells(content):
+        if any(_PRIVATE_KEY.search(reading) or tells(reading) for reading in _readings(content)):
             found.add(name)
     return found
+
+
+def _readings(content: bytes) -> Iterator[bytes]:
+    """A content as it is, as it reads where letters take two bytes each, and what is packed in it."""
+    yield content
+    if b"\0" in content:
+        yield content.replace(b"\0", b"")
+    if content.startswith(_GZIP):
+        unpacking = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        with suppress(zlib.error):
+            yield unpacking.decompress(content, AT_ONCE)
 
 
 async def _sizes(repository: Repository, contents: Sequence[str]) -> dict[str, int]:

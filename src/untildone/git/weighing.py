@@ -4,9 +4,10 @@ A parcel of a kilobyte can hold a tree of ten million files: folders that hold t
 folders are read once each, and counted as often as they occur.
 """
 
+import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from untildone.core.printable import one_line
 from untildone.errors import WorkspaceError
@@ -28,6 +29,10 @@ _ACTS = re.compile(
     rb"|\.?lefthook(?:-local)?\.(?:ya?ml|toml|json)|\.envrc|\.vscode(?:/.*)?|\.devcontainer(?:/.*)?)",
     re.DOTALL,
 )
+# By these git takes a folder for a repository, whatever it is called, and does what the settings in it say: whoever
+# works there, or below, runs them with the first `git status`. On some disks case does not count.
+_OF_A_REPOSITORY = re.compile(rb"(?i)(?:^|(?<=/))(?:HEAD|objects|refs|commondir)(?=/|\Z)", re.DOTALL)
+_REPOSITORIES = ({b"head", b"objects", b"refs"}, {b"head", b"commondir"})
 
 Entries = list[tuple[bytes, str]]
 """Modes and hashes of what a folder holds."""
@@ -84,13 +89,42 @@ async def acting(repository: Repository, had: str | None, commit: str) -> dict[s
 
 async def _acting_in(repository: Repository, commit: str, hooks: bytes | None) -> Mapping[bytes, str]:
     answer = await repository.git("ls-tree", "-r", "-z", "--full-tree", commit)
-    found = {}
+    files: dict[bytes, str] = {}
     for line in answer.out.split(b"\0")[:-1]:
         said, _, path = line.partition(b"\t")
-        if _ACTS.fullmatch(path) or (hooks is not None and path.startswith(hooks)):
-            # What a link leads to may be another file each time.
-            found[path] = said.decode() + (f" in {commit}" if said.startswith(_LINK) else "")
-    return found
+        # What a link leads to may be another file each time.
+        files[path] = said.decode() + (f" in {commit}" if said.startswith(_LINK) else "")
+    found = {
+        path: what
+        for path, what in files.items()
+        if _ACTS.fullmatch(path) or (hooks is not None and path.startswith(hooks))
+    }
+    return found | _repositories(files)
+
+
+def _repositories(files: Mapping[bytes, str]) -> dict[bytes, str]:
+    """Folders that git would take for repositories, and what they stand for: all that is in them."""
+    marks: dict[bytes, set[bytes]] = {}
+    for path in files:
+        for mark in _OF_A_REPOSITORY.finditer(path):
+            marks.setdefault(path[: mark.start()], set()).add(mark[0].lower())
+    contents = {
+        folder: hashlib.sha256() for folder, names in marks.items() if any(names >= these for these in _REPOSITORIES)
+    }
+    if contents:
+        for path, what in files.items():
+            for folder in _folders(path):
+                if folder in contents:
+                    contents[folder].update(b"%s\0%s\0" % (path, what.encode()))
+    return {(folder or b"./") + b" (a repository in the tree)": held.hexdigest() for folder, held in contents.items()}
+
+
+def _folders(path: bytes) -> Iterator[bytes]:
+    """Those that a file is in, each with a slash at its end; the top is empty."""
+    at = 0
+    while at >= 0:
+        yield path[: at + 1] if at else b""
+        at = path.find(b"/", at + 1)
 
 
 async def _hooks(repository: Repository) -> bytes | None:

@@ -53,10 +53,13 @@ class EventLog(Protocol):
         """
         ...
 
-    async def adopt(self, run_id: str, records: Sequence[Record], *, name: str, folder: str, status: str) -> bool:
+    async def adopt(
+        self, run_id: str, records: Sequence[Record], *, name: str, folder: str, status: str, replacing: bool = False
+    ) -> bool:
         """Take up a run that lived on another machine, each record with its own number and moment, in rising order.
 
         All or nothing, durably, and only if there is no such run here: False when there is. The next number continues.
+        `replacing`: there may be one, which another machine had taken over; these records take the place of its own.
         """
         ...
 

@@ -1,4 +1,7 @@
-"""Bodies of requests, read with bounds on their size, packed and unpacked. How long they may take is the guard's."""
+"""Bodies of requests, read with bounds on their size, packed and unpacked.
+
+How long they may take, and how many there may be at one time, is the guard's.
+"""
 
 import asyncio
 import zlib
@@ -6,6 +9,8 @@ from collections.abc import Mapping
 
 from fastapi import HTTPException, Request
 from starlette.requests import ClientDisconnect
+
+from untildone.server.limits import HOLD
 
 MEBIBYTE = 1024 * 1024
 MOST_JSON = 32 * MEBIBYTE
@@ -25,9 +30,12 @@ async def json_body(request: Request) -> bytes:
     body = await _read(request, MOST_JSON)
     if packing == "identity":
         return body
+    # The last bytes of gzip say how much it was. If they lie, no more than they say is unpacked.
+    most = min(int.from_bytes(body[-4:], "little"), MOST_JSON)
+    await request.scope[HOLD](most)
     if len(body) < _IN_A_THREAD:
-        return unpacked(body, MOST_JSON)
-    return await asyncio.to_thread(unpacked, body, MOST_JSON)
+        return unpacked(body, most)
+    return await asyncio.to_thread(unpacked, body, most)
 
 
 async def parcel_body(request: Request) -> bytes:
@@ -43,9 +51,9 @@ def unpacked(packed: bytes, most: int) -> bytes:
         body = unpacker.decompress(packed, most + 1)
     except zlib.error:
         raise HTTPException(400, "the body is not the gzip that its headers promise") from None
-    if len(body) > most:
-        raise _too_large(most)
-    if not unpacker.eof or unpacker.unused_data:
+    if len(body) > MOST_JSON:
+        raise _too_large(MOST_JSON)
+    if len(body) > most or not unpacker.eof or unpacker.unused_data:
         raise HTTPException(400, "the body is not one whole piece of gzip")
     return body
 

@@ -70,6 +70,8 @@ class Context:
     metrics: Metrics = field(default_factory=Metrics)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server goes down: whoever answers for long ends then."""
+    catching_up: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
+    """Taken to read for a viewer what was missed: pages can be large, and a crowd may want theirs at once."""
     door: "Door | None" = None
     """Who may come in: there as soon as there is an application."""
 

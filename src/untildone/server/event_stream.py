@@ -11,6 +11,8 @@ HEARTBEAT_SECONDS = 15.0
 """How often something is sent when there is nothing to say: a dead connection is noticed, proxies stay awake."""
 SLOW_SECONDS = 20.0
 """A piece that nobody takes for so long ends the stream."""
+LARGE = 64 * 1024
+"""Bytes of a piece that fill the buffers of a connection."""
 HEARTBEAT = b": still here\n\n"
 
 
@@ -52,6 +54,9 @@ class EventStream(Response):
             async for piece in pieces:
                 async with asyncio.timeout(SLOW_SECONDS):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    if len(piece) >= LARGE:
+                        # Waits until it is taken: nothing more is made for somebody who has so much before them.
+                        await send({"type": "http.response.body", "body": b"", "more_body": True})
         with suppress(OSError):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -17,6 +17,7 @@ from untildone.core.event import Event, Record, Unknown
 from untildone.core.events import ContinuousResumed, ContinuousStarted
 from untildone.core.fold import apply
 from untildone.core.history import IterationRow, changed_rows, rows_needed, running_row
+from untildone.core.limits import limit_of
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason, meaning
@@ -333,7 +334,11 @@ def _where(entry: RunEntry, folded: Folded, view: RunView) -> str:
     if entry.origin != "worker" or "`untildone resume " not in view.advice:
         return ""
     there = f" Its log is on {folded.host or 'the machine it ran on'}: type that there"
-    if not folded.state.spec.portable:
+    spec = folded.state.spec
+    is_workers = spec.server is None  # its environment names the server, and it always sends along what a move needs
+    if is_workers and limit_of(view.exit_reason or "") is None:
+        there += ", start its worker again"
+    if not spec.portable and not is_workers:
         return f"{there}."
     return f"{there}, or go on elsewhere with `untildone resume --from-server {entry.run_id}`."
 

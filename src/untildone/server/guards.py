@@ -40,11 +40,15 @@ from untildone.server.keys import Keyring, Links, hash_of
 from untildone.server.limits import (
     FAILURES_BURST,
     FAILURES_RATE,
+    HOLD,
     LANES,
+    LOOKING,
+    STREAMS,
     BodyInTime,
     Buckets,
     Lane,
     lane_of,
+    rooms,
     too_large,
     too_often,
 )
@@ -73,7 +77,9 @@ _UNSEEN = frozenset({"/healthz", "/readyz"})
 _OPEN = ("/login/", "/static/", "/favicon.ico")
 """What a browser needs before it is known."""
 KNOWN = "untildone.known"
-"""In the scope of a request: it came with a key that opens."""
+"""In the scope of a request: the key that it came with, if it opens; else empty."""
+STEERS = "untildone.steers"
+"""In the scope of a request: whether it is an operator's, with all that it takes."""
 RECHECK = 2.0
 """Seconds after which an open stream asks again whether its key still opens."""
 LAST_WORDS = 1.0
@@ -98,6 +104,7 @@ class Guard:
         self._context = context
         self._door = door
         self._buckets = {lane.name: Buckets(lane.rate, lane.burst) for lane in LANES}
+        self._rooms = rooms()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on."""
@@ -109,7 +116,8 @@ class Guard:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         lane = lane_of(scope["method"], scope["path"])
-        body = BodyInTime(receive, lane)
+        body = BodyInTime(receive, lane, self._rooms[lane.name])
+        scope[HOLD] = body.hold
         answer = _Answer(send=send, body=body, still_opens=lambda: self._still_opens(scope))
         request = Request(scope, body)
         try:
@@ -118,6 +126,7 @@ class Guard:
                 check_host(request.headers, self._context.settings)
             check_origin(scope["method"], scope["path"], request.headers)
             await self._check_amount(lane, request)
+            body.holder = scope[KNOWN]
             await self._check_somebody(request)
             await self._let_in(scope, body, answer)
         except ClientDisconnect:
@@ -131,6 +140,8 @@ class Guard:
             if answer.begun or answered is None:
                 raise
             await (await answered(request, bug))(scope, body, answer)
+        finally:
+            body.let_go()
 
     async def _check_somebody(self, request: Request) -> None:
         """On the network, what a route forgot to close is closed, and no body is read of anybody unknown."""
@@ -158,11 +169,12 @@ class Guard:
             raise too_large(lane)
         known = await self._key_id(request)
         # Seen where connections are counted: one with a key is not ended for those without.
-        request.scope[KNOWN] = bool(known)
+        request.scope[KNOWN] = known
         who = f"key {known}" if known else neighbourhood(request.client.host if request.client else "")
-        pause = self._buckets[lane.name].take(who)
+        opens_stream = lane.name == STREAMS.name
+        pause = self._buckets[LOOKING.name if known and opens_stream else lane.name].take(who)
         if pause > 0:
-            raise too_often(pause)
+            raise too_often(pause, closing=opens_stream)
 
     async def _key_id(self, request: Request) -> str:
         """The key that was shown, if it opens: the noise of those who have none must not keep out who has one."""
@@ -182,7 +194,9 @@ class Guard:
         except ServeError:
             return ""  # the database does not answer, and nobody is known at the moment
         # A cookie goes to every port of this host: what somebody else asks with it is not counted as its owner's.
-        return f"{keyring.knows(secret_hash)}{' proven' if is_proven(request) else ''}"
+        proven = is_proven(request)
+        request.scope[STEERS] = keyring.steers(secret_hash) and (proven or "authorization" in request.headers)
+        return f"{keyring.knows(secret_hash)}{' proven' if proven else ''}"
 
     async def _let_in(self, scope: Scope, body: BodyInTime, answer: "_Answer") -> None:
         watch: list[asyncio.Task[None]] = []

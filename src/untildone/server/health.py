@@ -4,7 +4,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 
-from untildone.errors import UntildoneError
+from untildone.errors import NoRoom, UntildoneError
 from untildone.server.access import viewer
 from untildone.server.answers import DENIED, refusal
 from untildone.server.context import context_of
@@ -26,7 +26,7 @@ async def healthz() -> Standing:
 
 @router.get("/readyz", response_model=Standing)
 async def readyz(request: Request) -> Standing | Response:
-    """The database answers, too."""
+    """The database answers, too, and takes what it is given."""
     context = context_of(request)
     if context.stopping.is_set():
         return refusal(503, "the server is going down")
@@ -34,6 +34,12 @@ async def readyz(request: Request) -> Standing | Response:
         await context.archive.runs.entry("ready")
     except UntildoneError:
         return refusal(503, "the database does not answer")
+    try:
+        context.archive.events.must_be_writable()
+    except NoRoom:
+        return refusal(503, "the disk is nearly full: nothing more is kept")
+    except UntildoneError:
+        return refusal(503, "the newest write to the database failed")
     return Standing(status="ok")
 
 

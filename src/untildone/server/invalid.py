@@ -48,6 +48,8 @@ def what_is_wrong(errors: Sequence[Mapping[str, Any]]) -> str:
 def _said(kind: str, context: Mapping[str, str], parts: Sequence[str]) -> str:
     if kind == "missing" and not parts:
         return "there is no body"
+    if kind == "string_too_short" and context.get("min_length") == "1":
+        return "must not be empty"
     if kind in _SAID:
         return _SAID[kind].format_map(context)
     for ending in ("_type", "_parsing"):

@@ -177,6 +177,10 @@ class Keyring:
         """The key with this hash, if it opened the door lately; says nothing about whether it still does."""
         return self._found[secret_hash][1].key_id if secret_hash in self._found else None
 
+    def steers(self, secret_hash: str) -> bool:
+        """Whether the key with this hash, if it opened the door lately, is an operator's."""
+        return secret_hash in self._found and self._found[secret_hash][1].scope == "operator"
+
     def forget(self, secret_hash: str) -> None:
         """Ask the database the next time."""
         self._found.pop(secret_hash, None)

@@ -31,7 +31,7 @@ class Message(_Order):
 
 
 class Answer(_Order):
-    """Answer what the agent asked: it reads the question again, and your words, in the next prompt."""
+    """Answer an open question of the agent's: it reads that again, and your words, in the next prompt."""
 
     kind: Literal["answer"]
     question: str = Field(min_length=1, max_length=2_000, pattern=_TEXT)
@@ -55,13 +55,13 @@ class Limits(_Order):
     """Other limits; null takes one away."""
 
     kind: Literal["limits"]
-    max_runs: int | None = Field(None, ge=0, le=10**9)
-    max_iterations: int | None = Field(None, ge=0, le=10**9)
-    max_cost_usd: float | None = Field(None, ge=0, le=1e9)
-    max_tokens: int | None = Field(None, ge=0, le=10**15)
-    max_duration: float | None = Field(None, ge=0, le=1e9)
-    deadline: float | None = Field(None, ge=0, le=1e11)
-    max_calls_per_hour: int | None = Field(None, ge=0, le=10**9)
+    max_runs: int | None = Field(None, gt=0, le=10**9)
+    max_iterations: int | None = Field(None, gt=0, le=10**9)
+    max_cost_usd: float | None = Field(None, gt=0, le=1e9)
+    max_tokens: int | None = Field(None, gt=0, le=10**15)
+    max_duration: float | None = Field(None, gt=0, le=1e9)
+    deadline: float | None = Field(None, gt=0, le=1e11)
+    max_calls_per_hour: int | None = Field(None, gt=0, le=10**9)
 
 
 class Waive(_Order):
@@ -97,14 +97,10 @@ class GivenOut(BaseModel):
 @router.post("/runs/{run_id}/orders", status_code=202, responses={**DENIED, **CONFLICT})
 async def post_order(request: Request, run_id: RunId, order: OrderIn, who: Operator) -> GivenOut:
     """Ask something of a run."""
+    steering = context_of(request).steering
     if isinstance(order, Answer):
-        order = Message(kind="message", content=answered(order.question, order.content))
+        told = await steering.answer(run_id, order.question, order.content, by=who.name)
+        return GivenOut(number=told.number, said=told.said)
     data: dict[str, Any] = order.model_dump(exclude={"kind"}, exclude_unset=isinstance(order, Limits))
-    given = await context_of(request).steering.give(run_id, order.kind, data, by=who.name)
+    given = await steering.give(run_id, order.kind, data, by=who.name)
     return GivenOut(number=given.number, said=given.said)
-
-
-def answered(question: str, content: str) -> str:
-    """An answer as the agent reads it, hours after it asked."""
-    quoted = "\n".join(f"> {line}" for line in question.splitlines())
-    return f"{quoted}\n\n{content}"

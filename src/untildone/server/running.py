@@ -1,24 +1,26 @@
 """The server at its address: the socket, what uvicorn is told, and a clean end."""
 
 import asyncio
+import ctypes
 import errno
 import gc
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import uvicorn
 
 from untildone.errors import ServeError
 from untildone.server.app import make_app
-from untildone.server.connections import BoundedProtocol, raise_file_limit, sweep_for_ever
+from untildone.server.connections import BACKLOG, BoundedProtocol, raise_file_limit, sweep_for_ever
 from untildone.server.context import Context
 
 KEEP_ALIVE_SECONDS = 75
 """Longer than workers rest between two batches."""
 GRACE_SECONDS = 3
 """For requests under way when the server goes down; streams end at once."""
-_BACKLOG = 2048
+_MMAP_THRESHOLD, _LARGE_BYTES = -3, 1024 * 1024
+"""Memory of this size and above is given back as soon as it is free, where the C library can be told so."""
 _YOUNG_OBJECTS = 20_000
 """New objects after which garbage is looked for: a few requests' worth. At Python's 700 it took a tenth of the time."""
 
@@ -69,11 +71,20 @@ async def serve_forever(context: Context, ready: Callable[[str], None]) -> None:
         listening.close()
 
 
+def check_address(host: str, port: int) -> None:
+    """ServeError when nobody can listen there; 0 is any port that is free."""
+    if port:
+        _bound(host, port).close()
+
+
 def only_serve() -> None:
     """For a process that does nothing else: what is there by now stays, so nobody has to look through it again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS)
+    with suppress(OSError, AttributeError):
+        # Else the C library learns to keep large pieces, and memory that a crowd once took is never given back.
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -104,7 +115,7 @@ def _config(context: Context) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )

@@ -17,8 +17,9 @@ from untildone.server.shapes import (
     EventOut,
     EventsOut,
     IterationsOut,
-    RunOut,
+    RunDetailOut,
     RunsOut,
+    RunStatus,
     event_struct,
     iteration_json,
     run_json,
@@ -30,7 +31,6 @@ MOST_BYTES = 8 * 1024 * 1024
 """An answer with events ends after so many characters of payload; the next page goes on from there."""
 _AT_ONCE = 200
 _CURSOR = r"^[0-9]{1,12}(\.[0-9]{1,20})?,[0-9A-Za-z][0-9A-Za-z._-]{0,119}$"
-_STATUS = r"^[a-z_]{1,30}$"
 _TYPE = r"^[0-9A-Za-z_.-]{1,100}(\.\*)?$"
 _DIFFS = ("agent.file_edited", "iteration.files_changed")
 
@@ -41,7 +41,7 @@ Number = Annotated[int | None, Query(ge=0, le=NEWEST)]
 async def list_runs(  # noqa: PLR0917 - each is a filter
     request: Request,
     text: Text = "",
-    status: Annotated[list[Annotated[str, Query(pattern=_STATUS)]] | None, Query(max_length=10)] = None,
+    status: Annotated[list[RunStatus] | None, Query(max_length=10)] = None,
     sandbox: Annotated[str | None, Query(pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}$")] = None,
     before: Annotated[str | None, Query(pattern=_CURSOR, description="`next` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
@@ -57,11 +57,12 @@ async def list_runs(  # noqa: PLR0917 - each is a filter
     return json_answer({"runs": [run_json(entry, now) for entry in entries], "next": more})
 
 
-@router.get("/runs/{run_id}", response_class=Response, responses={200: {"model": RunOut}, **DENIED})
+@router.get("/runs/{run_id}", response_class=Response, responses={200: {"model": RunDetailOut}, **DENIED})
 async def get_run(request: Request, run_id: RunId) -> Response:
-    """One run."""
-    entry = await known_entry(request, run_id)
-    return json_answer(run_json(entry, context_of(request).clock.now()))
+    """One run, and what its agent wants to know."""
+    entry, context = await known_entry(request, run_id), context_of(request)
+    asked = [*await context.steering.questions(run_id)]
+    return json_answer(run_json(entry, context.clock.now()) | {"questions": asked})
 
 
 @router.get("/runs/{run_id}/events", response_class=Response, responses={200: {"model": EventsOut}, **DENIED})

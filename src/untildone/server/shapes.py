@@ -13,6 +13,10 @@ from untildone.server.archive.port import Origin, RunEntry, StoredEvent, StoredP
 from untildone.server.folding import seen
 from untildone.server.intake import Published
 
+RunStatus = Literal["new", "running", "waiting", "paused", "suspended", "completed", "interrupted", "unreadable"]
+_CENTS = 9
+"""Digits of a sum that mean something: the rest is what adding floats leaves."""
+
 
 class ReceiptOut(BaseModel):
     """What became of a batch."""
@@ -99,6 +103,13 @@ class RunOut(BaseModel):
     progress: float | None
     waiting_until: float | None
     started_at: float
+
+
+class RunDetailOut(RunOut):
+    """A run by itself."""
+
+    questions: list[str]
+    """What the agent asked and nobody has answered, the newest first, ten at most: an `answer` names one of them."""
 
 
 class RunsOut(BaseModel):
@@ -220,12 +231,16 @@ def run_json(entry: RunEntry, now: float) -> dict[str, Any]:
     projection = entry.projection
     shown = {name: getattr(projection, name) for name in RunOut.model_fields if hasattr(projection, name)}
     own = {name: getattr(entry, name) for name in RunOut.model_fields if hasattr(entry, name)}
-    return {**shown, **own, **asdict(seen(entry, now))}
+    return _rounded({**shown, **own, **asdict(seen(entry, now))})
 
 
 def iteration_json(row: IterationRow, *, alive: bool) -> dict[str, Any]:
     """An iteration as the API gives it; `alive`: somebody drives its run."""
-    return asdict(row) | ({} if alive or row.outcome != "running" else {"outcome": "abandoned"})
+    return _rounded(asdict(row) | ({} if alive or row.outcome != "running" else {"outcome": "abandoned"}))
+
+
+def _rounded(told: dict[str, Any]) -> dict[str, Any]:
+    return told | {name: round(told[name], _CENTS) for name in ("cost_usd", "estimated_usd")}
 
 
 def parcel_json(parcel: StoredParcel) -> dict[str, Any]:

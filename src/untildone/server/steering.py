@@ -4,7 +4,7 @@ Nobody else gives orders: whatever a run cannot take is refused here, with a lin
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from untildone.core.durations import format_duration
 from untildone.core.limits import LIMIT_FIELDS
 from untildone.core.policy import Policy
 from untildone.core.printable import one_line
+from untildone.core.questions import answered, open_questions, shown_question
 from untildone.core.state import LoopState
 from untildone.core.wire import Order, OrderKind
 from untildone.engine.journal import load_state
@@ -90,6 +91,23 @@ class Steering:
         said = outlook(asked.event, kind, asked.state, alive=asked.alive, now=self._clock.now())
         return Given(number=number, said=said)
 
+    async def answer(self, run_id: str, question: str, content: str, *, by: str) -> Given:
+        """Answer an open question of the agent's. Raises as `give` does; OrderImpossible, too: it is not open."""
+        if shown_question(question) not in await self.questions(run_id):
+            raise OrderImpossible("no such question is open: those that are stand in `questions` of the run")
+        message = {"content": answered(question, content), "message_type": "user_message", "urgent": False}
+        return await self.give(run_id, "message", message, by=by)
+
+    async def questions(self, run_id: str) -> tuple[str, ...]:
+        """What the agent asked and nobody has answered, the newest first. RunNotFound: there is no such run."""
+        entry = await self._entry(run_id)
+        if entry.origin == "published":
+            return ()
+        # Of a run of this machine, too, only what was masked before it came here.
+        state = state_of(entry)
+        given = await self._archive.orders.after(run_id, state.ordered, now=self._clock.now())
+        return open_questions(state, contents_of(given))
+
     async def warning(self, run_id: str, kind: OrderKind, data: Mapping[str, Any]) -> str:
         """What a person should say yes to before this is given; nothing for most. Raises as `give` does."""
         entry = await self._entry(run_id)
@@ -147,6 +165,11 @@ class Steering:
             silent = f" (nothing was heard of it for {format_duration(max(0.0, now - entry.heard_at))})"
         event = _event(kind, data, _fit(_meant(kind, data), state, entry, alive=alive, silent=silent), by)
         return _Asked(event=event, state=state, alive=alive)
+
+
+def contents_of(orders: Iterable[Order]) -> list[str]:
+    """What people said in orders that the run has not carried out yet."""
+    return [str(order.data.get("content", "")) for order in orders if order.kind == "message"]
 
 
 def _storable(value: Any) -> Any:

@@ -97,11 +97,17 @@ class _View:
     async def missed(self) -> AsyncGenerator[bytes]:
         """What is in the archive and was not sent."""
         while self._behind:
+            # In a call of its own: while a piece waits to be read, the events that it was made of are not kept.
+            yield await self._page()
+
+    async def _page(self) -> bytes:
+        async with self._context.catching_up:
             page = await self._context.archive.events.read(self._run_id, EventFilter(after=self._last, limit=PAGE))
             self._behind = page.more
-            if page:
-                self._last = page[-1].seq
-                yield self._form.frames(page)
+            if not page:
+                return b""
+            self._last = page[-1].seq
+            return self._form.frames(page)
 
     def take(self, note: Note) -> bytes:
         """What to send for a note; a hole before it is filled from the archive."""

@@ -82,10 +82,12 @@ class MemoryLog:
             follower.set()
         return True
 
-    async def adopt(self, run_id: str, records: Sequence[Record], *, name: str, folder: str, status: str) -> bool:
+    async def adopt(
+        self, run_id: str, records: Sequence[Record], *, name: str, folder: str, status: str, replacing: bool = False
+    ) -> bool:
         """Take up a run that lived elsewhere with its own numbers, if there is none of that id here."""
         kept = [replace(record, event=stored_form(record.event)[1]) for record in in_rising_order(records)]
-        if run_id in self._runs or not kept:
+        if (run_id in self._runs and not replacing) or not kept:
             return False
         control = [record for record in kept if event_kind(record.event) == "control"]
         self._runs[run_id] = _Run(

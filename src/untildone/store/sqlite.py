@@ -92,21 +92,26 @@ class SqliteLog(OpenStore):
             follower.set()
         return True
 
-    async def adopt(self, run_id: str, records: Sequence[Record], *, name: str, folder: str, status: str) -> bool:
+    async def adopt(
+        self, run_id: str, records: Sequence[Record], *, name: str, folder: str, status: str, replacing: bool = False
+    ) -> bool:
         """Take up a run that lived elsewhere with its own numbers, sealed as ours, if there is none of that id here."""
         run_id = _text(run_id)
         kept = [(r.seq, float(r.at), r.event, stored_form(r.event)[0]) for r in in_rising_order(records)]
         self._keep_hold(writing=True)
         with self._write(durable=True):
             there = self._db.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone()
-            if there is not None or not kept or last_control(self._db, self._seal, run_id):
+            is_here = there is not None or last_control(self._db, self._seal, run_id)
+            if not kept or (is_here and not replacing):
                 return False
             # What others may have put there under this id is not the run's.
             for table in ("events", "snapshots", "trims"):
                 self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608 - our own names
             self._db.execute(
                 """INSERT INTO runs (run_id, name, folder, created_at, updated_at, status, fence, last_seq)
-                    VALUES (?, ?, ?, ?, ?, ?, 0, ?)""",
+                    VALUES (?, ?, ?, ?, ?, ?, 0, ?)
+                    ON CONFLICT (run_id) DO UPDATE SET name = excluded.name, folder = excluded.folder,
+                        updated_at = excluded.updated_at, status = excluded.status, last_seq = excluded.last_seq""",
                 (run_id, _text(name), real_folder(folder), kept[0][1], self._clock.now(), _text(status), kept[-1][0]),
             )
             self._db.executemany(_INSERT, self._sealed(run_id, 0, kept))

@@ -87,8 +87,11 @@ class HttpUplink:
         patience: float = PATIENCE,
         renewed: Callable[[], str] | None = None,
         key: Callable[[str], str] = lambda _: "",
+        wants: str = "",
     ) -> None:
         """`renewed` reads the token again, wherever it came from: the one we have may have been replaced.
+
+        `wants`: which token is needed, where not one of a worker is: told to whoever is not let in.
 
         `key` knows what the driver of a run shows; it is asked once, when something of that run is first spoken of.
         """
@@ -99,6 +102,7 @@ class HttpUplink:
         self._dress = dress
         self._patience = patience
         self._renewed = renewed
+        self._wants = wants
         self._client: httpx2.AsyncClient | None = None
         self._ends: dict[str, int] = {}
         """The newest event of each run that the server has, as it last said."""
@@ -264,7 +268,9 @@ class HttpUplink:
             raise UplinkDown(what, seldom=status == _FULL)
         if status in {401, 403} and not said:
             what += ": the token is not valid for this sandbox"
-        if status in {401, 403} and speaks and not _OF_A_RUN.search(said):
+        if status in {401, 403} and self._wants:
+            what += f"; {self._wants}"
+        elif status in {401, 403} and speaks and not _OF_A_RUN.search(said):
             command = f"untildone token create --scope worker --sandbox {self._sandbox_id}"
             what += f"; this is sandbox {self._sandbox_id}, and `{command}` on the server makes a token for it "
             what += "(another name: --sandbox-id, of a worker SANDBOX_ID)"

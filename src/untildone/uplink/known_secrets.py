@@ -3,10 +3,12 @@
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from urllib.parse import unquote, urlsplit
 
+from untildone.core.printable import one_line
 from untildone.core.secrets import is_random
 from untildone.uplink.masking import SHORTEST
 
@@ -37,9 +39,10 @@ _SHORT = 8
 """Below this only a mixture of letters and other characters is taken for a secret."""
 _RANDOM_LEAST = 12
 
-MOST_FILES = 40
-MOST_BYTES = 256 * 1024
-MOST_VALUES = 500
+MOST_FILES = 100
+MOST_BYTES = 4 << 20
+"""Of all files together."""
+MOST_VALUES = 10_000
 MOST_FOLDERS = 200
 LOOK_EVERY = 2.0
 """Seconds between two looks at the folder: an agent can write such a file at any time."""
@@ -56,15 +59,16 @@ def secrets_of(pairs: Iterable[tuple[str, str]], *, by_look: bool = False) -> di
         # Words with blanks between them are somebody's sentence: the goal of a worker stands in its environment, too.
         is_one_word = len(value.split()) == 1 and "://" not in value
         looks_like_one = by_look and len(value) >= _RANDOM_LEAST and is_one_word and is_random(value)
-        is_named_so = _TELLING.search(name) is not None and is_secret(value)
-        is_named_so = is_named_so or (_PASSWORD.search(name) is not None and is_password(value))
-        if (looks_like_one or is_named_so) and not _PLACE.fullmatch(name):
+        if (looks_like_one or _is_named_so(name, value)) and not _PLACE.fullmatch(name):
             found.setdefault(value, name)
         if password := _password(value):
             found.setdefault(password, name)
-        if len(found) >= MOST_VALUES:
-            break
     return found
+
+
+def _is_named_so(name: str, value: str) -> bool:
+    is_telling = _TELLING.search(name) is not None and is_secret(value)
+    return is_telling or (_PASSWORD.search(name) is not None and is_password(value))
 
 
 def is_secret(value: str) -> bool:
@@ -124,12 +128,19 @@ class KnownSecrets:
     """The secrets of an environment and of the `.env` files of a folder, as they are now."""
 
     def __init__(
-        self, env: Mapping[str, str], folder: str, *, also: Iterable[str] = (), now: Callable[[], float]
+        self,
+        env: Mapping[str, str],
+        folder: str,
+        *,
+        also: Iterable[str] = (),
+        now: Callable[[], float],
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`also`: values that are secret whatever they are called."""
+        """`also`: values that are secret whatever they are called. `tell`: told once when there are too many."""
         self._fixed = secrets_of(env.items()) | {value: "token" for value in also if len(value) >= SHORTEST}
         self._folder = folder
         self._now = now
+        self._tell: Callable[[str], None] | None = tell
         self._next_look = 0.0
         self._state: tuple[object, ...] | None = None
         self._all: Mapping[str, str] = self._fixed
@@ -138,31 +149,56 @@ class KnownSecrets:
         """Names by value; the very same mapping while nothing changed."""
         if self._now() >= self._next_look:
             self._next_look = self._now() + LOOK_EVERY
-            files = list(_env_files(self._folder))
+            places = list(islice(_places(self._folder), MOST_FOLDERS + 1))
+            files = list(islice(_env_files(places[:MOST_FOLDERS]), MOST_FILES + 1))
             state = tuple((path, found.st_mtime_ns, found.st_size, found.st_ino) for path, found in files)
             if state != self._state:
                 self._state = state
-                texts = (_read(path) for path, _ in files)
-                of_files = secrets_of((pair for text in texts for pair in env_pairs(text)), by_look=True)
-                # What was a secret stays one: an agent that has read a file may speak of it after it is gone.
-                self._all = {**of_files, **self._all}
+                self._read(files[:MOST_FILES], is_cut=len(places) > MOST_FOLDERS or len(files) > MOST_FILES)
         return self._all
 
+    def _read(self, files: Sequence[tuple[str, os.stat_result]], *, is_cut: bool) -> None:
+        texts: list[str] = []
+        left = MOST_BYTES
+        # The small ones first: a large one must not keep them from being read.
+        for path, found in sorted(files, key=lambda file: file[1].st_size):
+            texts.append(_read(path, left))
+            is_cut = is_cut or found.st_size > left
+            left = max(0, left - found.st_size)
+        # What was a secret stays one: an agent that has read a file may speak of it after it is gone.
+        new = {value: name for value, name in _likeliest(texts) if value not in self._all}
+        room = max(0, len(self._fixed) + MOST_VALUES - len(self._all))
+        if new and room:
+            self._all = {**dict(islice(new.items(), room)), **self._all}
+        if (is_cut or len(new) > room) and self._tell is not None:
+            tell, self._tell = self._tell, None
+            tell(
+                f"not every secret of the .env files in {one_line(self._folder, 200)} is looked for in what is sent: "
+                f"there are more than {MOST_VALUES:,} values, {MOST_FILES} files, {MOST_FOLDERS} folders or "
+                f"{MOST_BYTES >> 20} MB of them"
+            )
 
-def _env_files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    count = 0
-    for place in _places(folder):
+
+def _likeliest(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """The secrets of files: those first that are named so, and the first ones of each file before others of any."""
+    found = [
+        (_is_named_so(name, value), at, value, name)
+        for text in texts
+        for at, (value, name) in enumerate(secrets_of(env_pairs(text), by_look=True).items())
+    ]
+    found.sort(key=lambda one: (not one[0], one[1]))
+    return [(value, name) for _, _, value, name in found]
+
+
+def _env_files(places: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
+    for place in places:
         with suppress(OSError), os.scandir(place) as entries:
             for entry in entries:
-                if not _is_env(entry.name):
-                    continue
-                with suppress(OSError):
-                    found = entry.stat()
-                    if stat.S_ISREG(found.st_mode):
-                        yield entry.path, found
-                        count += 1
-                if count >= MOST_FILES:
-                    return
+                if _is_env(entry.name):
+                    with suppress(OSError):
+                        found = entry.stat()
+                        if stat.S_ISREG(found.st_mode):
+                            yield entry.path, found
 
 
 def _is_env(name: str) -> bool:
@@ -173,18 +209,14 @@ def _is_env(name: str) -> bool:
 def _places(folder: str) -> Iterator[str]:
     yield folder
     with suppress(OSError), os.scandir(folder) as entries:
-        below = (e.path for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False))
-        for at, path in enumerate(below):
-            if at >= MOST_FOLDERS:
-                return
-            yield path
+        yield from (e.path for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False))
 
 
-def _read(path: str) -> str:
+def _read(path: str, most: int) -> str:
     """The first part of a file; what is no plain file must not hold us up."""
     with suppress(OSError):
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if stat.S_ISREG(os.fstat(handle).st_mode):
-                return file.read(MOST_BYTES).decode("utf-8", "replace")
+                return file.read(most).decode("utf-8", "replace")
     return ""

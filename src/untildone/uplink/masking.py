@@ -13,6 +13,7 @@ import msgspec
 
 from untildone.core.dataclass import dataclass
 from untildone.core.secrets import may_hold_secret, redact, secrets_in
+from untildone.uplink.finding import FEW, Finding, Hints
 from untildone.uplink.patterns import Patterns
 from untildone.uplink.reading import Span, occurrences, unescaped, unwrapped, without
 
@@ -53,7 +54,8 @@ class Masking:
         self._ask = known if callable(known) else None
         self._seen: Mapping[str, str] = {}
         self._known: tuple[_Known, ...] = ()
-        self._cores: tuple[bytes, ...] = ()
+        self._hints = Hints[str](())
+        self._many: _Many | None = None
         if not callable(known):
             self._learn(known or {})
 
@@ -79,6 +81,16 @@ class Masking:
         """JSON values line by line, as in a transcript, without secrets."""
         return b"\n".join(self.payload(line) if line.strip() else line for line in content.split(b"\n"))
 
+    def tells(self, content: bytes) -> bool:
+        """Whether a file holds a secret whose value is known, as it is or inside base64."""
+        self._refresh()
+        text = content.decode("utf-8", "replace")
+        if not self._hints.may_be_in(text):
+            return False
+        if self._many is not None:
+            return self._many.is_written_in(text)
+        return any(one.value in text for one in self._known)
+
     def _refresh(self) -> None:
         if self._ask is not None and (known := self._ask()) is not self._seen:
             self._seen = known
@@ -88,15 +100,17 @@ class Masking:
         # The longest first: one may be part of another.
         usable = sorted((value for value in known if SHORTEST <= len(value) <= LONGEST), key=len, reverse=True)
         self._known = tuple(one for value in usable for one in _spellings(value, known[value]))
-        self._cores = tuple(dict.fromkeys(one.core.encode() for one in self._known))
+        self._hints = Hints(one.core for one in self._known)
+        self._many = _Many(self._known) if len(self._known) > FEW else None
 
     def _is_suspicious(self, data: bytes) -> bool:
-        if self._own or any(core in data for core in self._cores):
+        text = data.decode("utf-8", "replace")
+        if self._own or self._hints.may_be_in(text):
             return True
         # An escaped letter may be part of anything; control characters have no other way to be written.
         if b"\\u" in data and re.search(rb"\\u(?!00[01][0-9a-fA-F])", data):
             return True
-        return may_hold_secret(data.decode("utf-8", "replace"))
+        return may_hold_secret(text)
 
     def _clean(self, value: Any, depth: int = 0) -> Any:
         if isinstance(value, str):
@@ -114,11 +128,38 @@ class Masking:
             return text
         # The core of a secret is letters and digits: there is only one other way to write those.
         escaped = "\\u" in text
-        if wanted := [one for one in self._known if one.core in text or escaped]:
+        if self._many is not None:
+            if escaped or self._hints.may_be_in(text):
+                text = without(text, self._many.found(text))
+        elif wanted := [one for one in self._known if one.core in text or escaped]:
             text = without(text, _found(text, wanted))
         if may_hold_secret(text) or escaped:
             text = _recognised(text)
         return self._own.hidden(text)
+
+
+class _Many:
+    """Secrets that are too many to look for each by itself."""
+
+    def __init__(self, known: Iterable[_Known]) -> None:
+        as_written: dict[str, str] = {}
+        as_read: dict[str, str] = {}
+        for one in known:
+            as_written.setdefault(one.value, one.said)
+            if one.read:
+                as_read.setdefault(one.read, one.said)
+        self._as_written, self._as_read = Finding(as_written), Finding(as_read)
+
+    def is_written_in(self, text: str) -> bool:
+        """Whether one of them stands there as it is."""
+        return next(self._as_written.spans(text), None) is not None
+
+    def found(self, text: str) -> Iterator[Span]:
+        """Where they are, in whatever they are wrapped."""
+        yield from self._as_written.spans(text)
+        reading = unwrapped(text)
+        for start, end, said in self._as_read.spans(reading.text):
+            yield *reading.stood(start, end), said
 
 
 def _found(text: str, wanted: Iterable[_Known]) -> Iterator[Span]:

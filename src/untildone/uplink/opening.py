@@ -30,7 +30,7 @@ def settings_for(
     if given is not None:
         return replace(given, server=checked_address(given.server), mask=(*given.mask, *spec.mask))
     if spec.server is None:
-        return None
+        return _as_before(spec, env, Accounts(state_dir).read(run_id))
     server = checked_address(spec.server)
     return UplinkSettings(
         server=server,
@@ -47,6 +47,16 @@ def _sandbox(spec: RunSpec, known: Account | None, server: str) -> str:
     if known is None or known.server != server or (spec.sandbox_id and not known.acknowledged):
         return spec.sandbox_id or sandbox_slug(socket.gethostname())
     return known.sandbox_id
+
+
+def _as_before(spec: RunSpec, env: Mapping[str, str], known: Account | None) -> UplinkSettings | None:
+    """Where a run reported to whose server was named by the program that drove it then, as a worker is."""
+    if known is None:
+        return None
+    token = token_for(None, env)
+    return UplinkSettings(
+        server=checked_address(known.server), sandbox_id=known.sandbox_id, token=token, mask=spec.mask
+    )
 
 
 def token_for(file: str | None, env: Mapping[str, str]) -> str:
@@ -94,8 +104,8 @@ def line_for(spec: RunSpec, run_id: str, here: Here, *, given: UplinkSettings | 
 
 def open_line(settings: UplinkSettings, here: Here, *, folder: str) -> Line:
     """A line over HTTP. ConfigError for a pattern that cannot be read."""
-    masking = Masking(KnownSecrets(here.env, folder, also=(settings.token,), now=here.now), settings.mask)
-
+    known = KnownSecrets(here.env, folder, also=(settings.token,), now=here.now, tell=here.notice)
+    masking = Masking(known, settings.mask)
     accounts = Accounts(here.state_dir)
 
     def renewed() -> str:

@@ -107,6 +107,12 @@ class Outbox:
             except StoreError as trouble:  # the run itself says what is wrong with its store
                 await self._rest(str(trouble))
 
+    async def first_word(self) -> None:
+        """Speak for the run once, before anything is done. UplinkRefused, `taken`: another machine has it by now."""
+        receipt = await self._received()
+        if receipt.last_seq:
+            await self._spoken([])
+
     async def settle(self, patience: float, *, hurry: bool = True) -> Left:
         """Wait until all that is in the log by now has been delivered, at most so many seconds. `run` does the work."""
         if hurry:

@@ -113,10 +113,20 @@ class Packer:
         try:
             await uplink.put(self._run_id, parcel)
         except UplinkRefused as refused:
-            self._refused = refused.taken
-            if not refused.taken:
+            self._refused = refused.taken or await self._was_taken(uplink)
+            if not self._refused:
                 await self._say(f"another machine could not go on with this run: {refused}")
         self._sent[parcel.name] = mark
+
+    async def _was_taken(self, uplink: Uplink) -> bool:
+        """Whether another machine has the run by now: only who speaks for it is told."""
+        try:
+            await uplink.send(self._run_id, [], tenure=self._state().tenure)
+        except UplinkRefused as refused:
+            return refused.taken
+        except UplinkDown:
+            pass
+        return False
 
     async def _watch(self) -> None:
         """Notice what is a reason to pack. Trouble with the store is told by the run itself."""

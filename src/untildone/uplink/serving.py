@@ -6,14 +6,18 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from functools import partial
 from typing import Protocol
 
+from msgspec.structs import replace
+
+from untildone.core.closing import progress_of
 from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
-from untildone.core.events import ContinuousWarning, Event, StopRequested
+from untildone.core.elsewhere import refuse_elsewhere
+from untildone.core.events import ContinuousSuspended, ContinuousWarning, Event, StopRequested
 from untildone.core.state import LoopState
-from untildone.core.stopping import Reason
+from untildone.core.stopping import TAKEN_BY, Reason
 from untildone.core.trace import AgentHeartbeat
 from untildone.core.wire import Receipt
-from untildone.errors import StoreError, UntildoneError, UplinkRefused
+from untildone.errors import StoreError, UntildoneError, UplinkDown, UplinkRefused
 from untildone.ports import EventLog, Uplink
 from untildone.uplink.inbox import Inbox
 from untildone.uplink.outbox import HEARTBEAT, Outbox
@@ -31,8 +35,8 @@ OWED_PATIENCE = 3600.0
 FIRST_RESTART = 1.0
 LONGEST_RESTART = 600.0
 """Seconds before a part of the line that broke in a way nobody foresaw begins anew."""
-TAKEN_OVER = "server: taken over"
-"""Who stops a run that another machine has by now."""
+FIRST_PATIENCE = 5.0
+"""Seconds in which a server may say that another machine has the run: a run that is taken up waits no longer."""
 
 
 class Driver(Protocol):
@@ -43,6 +47,7 @@ class Driver(Protocol):
 
     @property
     def run_id(self) -> str: ...
+    async def open(self) -> None: ...
     async def record(self, *events: Event) -> None: ...
     async def tell(self, event: Event) -> None: ...
     async def flush(self) -> None: ...
@@ -67,10 +72,14 @@ class Line:
 
 @asynccontextmanager
 async def uplinked(log: EventLog, driver: Driver, line: Line | None) -> AsyncIterator[None]:
-    """While inside, and a little longer, the run is reported and takes orders. Whatever happens, it is not held up."""
+    """While inside, and a little longer, the run is reported and takes orders. Whatever happens, it is not held up.
+
+    RunElsewhere, before anything is done: the server says that another machine has it.
+    """
     if line is None:
         yield
         return
+    await _first_word(log, driver, line)
     link = _Link(log, driver, line)
     beginning = asyncio.create_task(link.begin())
     try:
@@ -78,6 +87,37 @@ async def uplinked(log: EventLog, driver: Driver, line: Line | None) -> AsyncIte
     finally:
         await _end([beginning])
         await link.leave()
+
+
+async def _first_word(log: EventLog, driver: Driver, line: Line) -> None:
+    """Of a run that reported before, ask whether it is still ours: its last driver may have been dead meanwhile."""
+    known = line.accounts.read(driver.run_id)
+    if known is None or known.server != line.settings.server:
+        return
+    uplink = line.connect(line.settings.sandbox_id)
+    try:
+        async with asyncio.timeout(FIRST_PATIENCE):
+            await Outbox(log, driver.run_id, uplink, tenure=lambda: known.tenure, heartbeat=None).first_word()
+    except UplinkRefused as refused:
+        if refused.taken:
+            line.accounts.write(replace(known, given_up=True))
+            await _give_up(driver)
+        if refused.behind is None:
+            line.notice(f"nothing of this run is reported until that is mended: {refused}")
+    except (UplinkDown, TimeoutError) as down:
+        why = str(down) or "no answer in time"
+        line.notice(f"whether another machine has this run by now cannot be asked ({why}): it goes on, and tells later")
+    finally:
+        await uplink.close()
+
+
+async def _give_up(driver: Driver) -> None:
+    """Write down that the run is another machine's, and refuse."""
+    await driver.open()
+    await driver.record(StopRequested(by=TAKEN_BY))
+    state = driver.state
+    await driver.record(ContinuousSuspended(stop_reason=Reason.TAKEN_OVER, **progress_of(state, state.last_at)))
+    refuse_elsewhere(driver.state)
 
 
 class _Link:
@@ -140,6 +180,9 @@ class _Link:
                 await self._uplink.close()
 
     async def _last_words(self) -> None:
+        if self._was_taken:
+            self._write()  # nobody would listen
+            return
         state = self._driver.state
         stopped = state.stop_reason == Reason.SHUTDOWN_SIGNAL or (state.stop is not None and state.stop.signal)
         patience = min(IN_A_HURRY, self._settings.patience) if stopped else self._settings.patience
@@ -201,9 +244,13 @@ class _Link:
     async def _send(self) -> None:
         await self._outbox.run()
         self._write()
-        if self._outbox.refused is not None and self._outbox.refused.taken:
+        if self._was_taken:
             with suppress(UntildoneError):
-                await self._driver.record(StopRequested(by=TAKEN_OVER))
+                await self._driver.record(StopRequested(by=TAKEN_BY))
+
+    @property
+    def _was_taken(self) -> bool:
+        return self._outbox.refused is not None and self._outbox.refused.taken
 
     async def _beat(self) -> None:
         while self._settings.heartbeat_events:

@@ -106,7 +106,7 @@ def test_a_run_says_why_it_stopped_and_what_proves_it(room: Room, stage: Stage) 
     expect(page.locator(".plot canvas")).to_have_count(2)
     page.goto(f"{stage.url}/runs/stop")
     expect(page.locator("#headline")).to_contain_text("The money is spent ($5.02 of $5.00)")
-    expect(page.locator("#headline code")).to_contain_text("untildone resume upgrade")
+    expect(page.locator("#headline code").first).to_contain_text("untildone resume upgrade")
     expect(page.locator("#part-evidence")).to_contain_text("1 of 3 passed")
 
 

@@ -10,6 +10,7 @@ from server.browser import plays
 from server.browser.conftest import Room
 from server.browser.stage import Stage
 from untildone.core import events as ev
+from untildone.core.claims import Claim, Report
 
 
 @pytest.fixture
@@ -80,13 +81,16 @@ def test_pause_and_going_on_are_offered_when_they_make_sense(steered: tuple[Page
     buttons = page.locator(".steering")
     expect(buttons.get_by_role("button", name="Go on")).to_be_hidden()
     page.keyboard.press("p")
+    expect(page.locator("#pause-dialog")).to_contain_text("An iteration under way is broken off now.")
+    assert orders(stage, run_id) == []
+    page.get_by_role("button", name="Pause now").click()
     expect(page.locator("#answer")).to_contain_text("Asked to pause")
     paused = ev.IterationFailed(
         iteration_num=4, error="", error_type="paused", retry_allowed=True, cost_usd=0.0
     )  # fmt: skip
     stage.tell(run_id, [ev.PauseRequested(by="dashboard", order=1), paused])
     expect(buttons.get_by_role("button", name="Go on")).to_be_visible()
-    expect(buttons.get_by_role("button", name="Pause")).to_be_hidden()
+    expect(buttons.get_by_role("button", name="Pause", exact=True)).to_be_hidden()
     page.keyboard.press("p")
     expect(page.locator("#answer")).to_contain_text("Asked to go on")
     assert [kind for kind, _ in orders(stage, run_id)] == ["pause", "resume"]
@@ -163,6 +167,24 @@ def test_what_is_being_typed_survives_news(steered: tuple[Page, str], stage: Sta
     expect(page.locator("#message-text")).to_have_value("half a message")
 
 
+def test_a_question_is_there_until_it_is_answered(steered: tuple[Page, str], stage: Stage) -> None:
+    page, run_id = steered
+    asks = Claim(report=Report(questions=("May I delete legacy/?", "Which port?")))
+    stage.tell(run_id, [ev.IterationCompleted(iteration_num=4, cost_usd=0.1, claim=asks)])
+    stage.tell(run_id, [ev.IterationStarted(iteration_num=5), *plays.end(5), ev.IterationStarted(iteration_num=6)])
+    expect(page.locator("#step-6")).to_be_visible()
+    questions = page.locator(".questions")
+    expect(questions).to_contain_text("May I delete legacy/?")
+    questions.locator("li", has_text="Which port?").get_by_role("button", name="Answer").click()
+    page.keyboard.type("8080")
+    page.get_by_role("button", name="Send").click()
+    expect(questions).not_to_contain_text("Which port?")
+    expect(questions).to_contain_text("May I delete legacy/?")
+    expect(page.locator(".messages")).to_contain_text("on its way to the run")
+    [(_, sent)] = orders(stage, run_id)
+    assert sent["content"] == "> Which port?\n\n8080"
+
+
 @pytest.mark.parametrize("lost", ["cookie", "proof"])
 def test_a_session_that_ended_is_told_beside_the_button(
     steered: tuple[Page, str], stage: Stage, room: Room, lost: str
@@ -173,7 +195,8 @@ def test_a_session_that_ended_is_told_beside_the_button(
     else:
         page.evaluate("localStorage.clear()")
     page.keyboard.press("p")
-    expect(page.locator("#answer .said-bad")).to_contain_text("untildone token login")
+    page.get_by_role("button", name="Pause now").click()
+    expect(page.locator("#pause-dialog .said-bad")).to_contain_text("untildone token login")
     assert orders(stage, run_id) == []
     room.complaints.clear()  # the browser's own word about the status
 

@@ -64,6 +64,7 @@ def test_who_gave_an_order_is_called_by_what_people_know(room: Room, stage: Stag
     page.goto(f"{stage.url}/runs/named")
     expect(page.locator("#headline")).to_contain_text("Running: iteration 4")
     page.keyboard.press("p")
+    page.get_by_role("button", name="Pause now").click()
     expect(page.locator("#answer")).to_contain_text("Asked to pause")
     assert [order["by"] for order in stage.orders("named", "named")] == ["an operator in a browser"]
 
@@ -113,6 +114,13 @@ def test_waiving_everything_asks_first_and_what_is_elsewhere_is_refused(room: Ro
     waive.click()
     expect(page.locator("#waive-dialog")).to_be_hidden()
     assert [order["data"] for order in stage.orders("waived", "waived")] == [{"patterns": ["**"]}]
+
+
+def test_checks_that_were_run_once_say_so(room: Room, stage: Stage) -> None:
+    stage.tell("baseline", plays.opening("baseline", "baseline"), sandbox="baseline")
+    page = room.page()
+    page.goto(f"{stage.url}/runs/baseline")
+    expect(page.locator("[data-plot=checks] .plot-empty")).to_have_text("1 of 3 when they were run, once so far")
 
 
 def test_a_published_program_shows_what_waits_for_it_and_nothing_it_has_not(room: Room, stage: Stage) -> None:

@@ -57,3 +57,8 @@ def test_checks_tell_how_they_went_and_hidden_ones_keep_silent() -> None:
     assert (green.how, red.how) == ("passed, 2s, 3 tests", "exit 1, red before the run too")
     assert (red.output, red.command) == ("no", "lint --all")
     assert (kept.output, kept.command, kept.how) == ("", "", "failed")
+
+
+def test_nothing_has_to_come_of_a_waiver() -> None:
+    waived = by_label(after(started(1), ev.WaiverGiven(by="ada", patterns=("tests/old/*",))), None)["Waived"]
+    assert waived == Fact("Waived", "tests/old/*", "note")

@@ -31,7 +31,8 @@ def entry(status: str = "running", *, heard: float = NOW, **known: object) -> Ru
         (entry("completed"), "completed"),
         (entry("completed", success=True), "done"),
         (entry("completed", success=True, verified=True), "verified"),
-        (replace(entry(), origin="published"), "published"),
+        (replace(entry("new"), origin="published"), "published"),
+        (replace(entry("running", heard=NOW - 600), origin="published"), "interrupted"),
         (entry("strange"), "strange"),
     ],
 )

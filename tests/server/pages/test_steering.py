@@ -52,6 +52,8 @@ def test_limits_are_compared_with_those_that_hold() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
+        ("max_runs", "0", "runs must be more than zero: leave the field empty for no limit"),
+        ("max_cost_usd", "0.00", "budget must be more than zero: leave the field empty for no limit"),
         ("max_cost_usd", "7,50", "'7,50' is not a value for budget: write 7.50"),
         ("max_cost_usd", "$7,5", "write 7.5"),
         ("max_cost_usd", "1,200", "write it like 12.50, without commas"),

@@ -14,6 +14,8 @@ from untildone.server.archive.port import LOCAL, PUBLISHED, Origin, Sender, Stor
 
 MOST_SKIPPED = 10_000_000
 """Numbers in a row that a log can have lost before they were sent: years of trace."""
+MOST_FIRST_TENURE = 1_000_000
+"""A run that begins here may have been taken over elsewhere before, but not so often that nobody could any more."""
 EventRow = tuple[str, int, float, str, str, str, int, int | None, str]
 """A row of `events`, in the order of EVENT_COLUMNS."""
 EVENT_COLUMNS = ("run_id", "seq", "at", "kind", "type", "source", "version", "iteration", "data")
@@ -94,7 +96,7 @@ def first_facts(offers: Sequence[Offer]) -> RunFacts:
         sender.origin,
         offer.now,
         offer.now,
-        tenure=sender.tenure,
+        tenure=min(sender.tenure, MOST_FIRST_TENURE),
         driver_hash=sender.driver_hash,
     )
 

@@ -54,6 +54,11 @@ class EventCopies:
         offer = Offer(sender=sender, run_id=published_run(sandbox_id), events=trace, now=now, numbered=False)
         return await self._intake.keep(offer)
 
+    def must_be_writable(self) -> None:
+        """NoRoom when the disk is nearly full, ServeError when the newest write has just failed."""
+        self._database.must_have_room()
+        self._intake.must_work()
+
     async def read(self, run_id: str, wanted: EventFilter) -> EventPage:
         """Those that are wanted, in ascending order."""
         run_id = text_of(run_id)

@@ -17,6 +17,8 @@ Flush = Callable[[list[Offer]], Awaitable[list[Answer]]]
 
 MOST_EVENTS = 5_000
 MOST_CHARS = 16 * 2**20
+FAILED_FOR = 60.0
+"""Seconds for which a write that failed counts: whoever is told of it may send no more, and none would be tried."""
 
 
 class GroupCommit:
@@ -27,6 +29,7 @@ class GroupCommit:
         self._waiting: deque[tuple[Offer, asyncio.Future[Receipt]]] = deque()
         self._wake = asyncio.Event()
         self._closed = False
+        self._failed_at: float | None = None
         self._task = asyncio.create_task(self._work(), name="archive intake")
 
     async def keep(self, offer: Offer) -> Receipt:
@@ -37,6 +40,11 @@ class GroupCommit:
         self._waiting.append((offer, done))
         self._wake.set()
         return await done
+
+    def must_work(self) -> None:
+        """ServeError when the newest write has failed, and that was a moment ago."""
+        if self._failed_at is not None and asyncio.get_running_loop().time() - self._failed_at < FAILED_FOR:
+            raise ServeError("nothing can be written to the database")
 
     async def close(self) -> None:
         """Commit what waits, then stop."""
@@ -54,10 +62,12 @@ class GroupCommit:
             try:
                 answers = await self._answers([offer for offer, _ in group])
             except ServeError as trouble:
+                self._failed_at = asyncio.get_running_loop().time()
                 # Those who came meanwhile would only wait for the same to happen once more.
                 self._fail([*group, *self._waiting], trouble)
                 self._waiting.clear()
                 continue
+            self._failed_at = None
             for (_, done), answer in zip(group, answers, strict=True):
                 _settle(done, answer)
 
@@ -97,6 +107,11 @@ class Lanes:
     async def keep(self, offer: Offer) -> Receipt:
         """Wait until it is durable, or refused."""
         return await self._lanes[hash(offer.run_id) % len(self._lanes)].keep(offer)
+
+    def must_work(self) -> None:
+        """ServeError when the newest write of any has failed, and that was a moment ago."""
+        for lane in self._lanes:
+            lane.must_work()
 
     async def close(self) -> None:
         """Commit what waits, then stop."""

@@ -27,7 +27,7 @@ class Fact:
     label: str
     text: str
     state: str
-    """`good`, `bad` or `open`."""
+    """`good`, `bad`, `open`, or `note`: nothing has to come of it."""
 
 
 def facts_of(state: LoopState, last: ev.IterationValidation | None) -> list[Fact]:
@@ -94,7 +94,7 @@ def _guard(state: LoopState) -> Fact:
 
 def _waived(state: LoopState) -> Fact | None:
     waived = (*state.spec.contract.waive, *state.waived)
-    return Fact("Waived", ", ".join(waived), "open") if waived else None
+    return Fact("Waived", ", ".join(waived), "note") if waived else None
 
 
 def _fail_to_pass(state: LoopState) -> Fact | None:

@@ -8,6 +8,7 @@ from untildone.core import events as ev
 from untildone.core.dataclass import dataclass
 from untildone.core.history import IterationRow
 from untildone.core.printable import one_line
+from untildone.core.questions import open_questions
 from untildone.core.secrets import redact
 from untildone.core.state import LoopState
 from untildone.core.wire import Order
@@ -16,6 +17,7 @@ from untildone.server.context import Context
 from untildone.server.folding import state_of
 from untildone.server.pages.activity import ASKED_FOR, Line, lines_of, record_of
 from untildone.server.pages.texts import visible
+from untildone.server.steering import contents_of
 
 LINES = 100
 """Of the newest events, when a page opens: a long run opens as fast as a short one, and the rest is asked for."""
@@ -24,7 +26,6 @@ _EVENTS = 200
 """Events read for a page of lines: some have none."""
 _MESSAGES = 20
 _TROUBLES = 8
-_QUESTIONS = 10
 _NOTES = 64 * 1024
 _LOOKS = ("iteration.validation",)
 _TROUBLE = (
@@ -72,7 +73,6 @@ async def gather(context: Context, entry: RunEntry, *, with_lines: bool = True) 
     looks = await newest(context, run_id, *_LOOKS, limit=1)
     trouble = await newest(context, run_id, *_TROUBLE, limit=_TROUBLES)
     messages = await newest(context, run_id, ev.MessageReceived.TYPE, limit=_MESSAGES)
-    questions = await newest(context, run_id, ev.QuestionAsked.TYPE, limit=_QUESTIONS)
     waiting = await context.archive.orders.after(run_id, state.ordered, now=context.clock.now())
     queued = await context.archive.orders.queued(entry.sandbox_id) if entry.origin == "published" else []
     lines = await asyncio.to_thread(lines_of, recent)
@@ -85,8 +85,8 @@ async def gather(context: Context, entry: RunEntry, *, with_lines: bool = True) 
         has_earlier=recent.more or len(lines) > LINES,
         last_look=_look(looks),
         trouble=tuple(reversed(lines_of(filter(_is_trouble, trouble)))),
-        messages=(*map(_queued, reversed(queued)), *_said(messages, waiting, state)),
-        questions=_questions(questions, state),
+        messages=(*map(_queued, reversed(queued)), *said_of(messages, waiting, state)),
+        questions=_open_questions(messages, waiting, state),
         notes=await _notes(context, run_id),
     )
 
@@ -108,15 +108,21 @@ def _look(looks: Sequence[StoredEvent]) -> ev.IterationValidation | None:
     return event if isinstance(event, ev.IterationValidation) else None
 
 
-def _said(messages: Sequence[StoredEvent], waiting: Sequence[Order], state: LoopState) -> list[Said]:
+def _received(messages: Sequence[StoredEvent]) -> list[tuple[StoredEvent, ev.MessageReceived]]:
+    """The newest first."""
+    read = [(stored, record_of(stored).event) for stored in reversed(messages)]
+    return [(stored, event) for stored, event in read if isinstance(event, ev.MessageReceived)]
+
+
+def said_of(messages: Sequence[StoredEvent], waiting: Sequence[Order], state: LoopState) -> list[Said]:
     """The newest first. What the server has and the worker has not fetched is told apart from what it has."""
     pending = {message.number for message in state.messages}
+    received = _received(messages)
+    # Events are read after the state: what has come in between is not counted in it, and nobody has seen it yet.
+    new = sum(stored.seq > state.last_seq for stored, _ in received)
     said = []
-    for back, stored in enumerate(reversed(messages)):
-        event = record_of(stored).event
-        if not isinstance(event, ev.MessageReceived):
-            continue
-        seen = state.messages_received - back not in pending
+    for back, (stored, event) in enumerate(received):
+        seen = back >= new and state.messages_received - (back - new) not in pending
         how = "the agent has seen it" if seen else "waits for the next iteration"
         said.append(
             Said(
@@ -124,8 +130,15 @@ def _said(messages: Sequence[StoredEvent], waiting: Sequence[Order], state: Loop
                 seen=seen, said=how,
             )
         )  # fmt: skip
-    orders = [order for order in waiting if order.kind == "message"]
+    arrived = {event.order for _, event in received}
+    orders = [order for order in waiting if order.kind == "message" and order.number not in arrived]
     return [_on_its_way(order) for order in reversed(orders)] + said
+
+
+def _open_questions(messages: Sequence[StoredEvent], waiting: Sequence[Order], state: LoopState) -> tuple[str, ...]:
+    """Without those whose answer is on its way, or came while this was read."""
+    new = [event.content for stored, event in _received(messages) if stored.seq > state.last_seq]
+    return open_questions(state, [*contents_of(waiting), *new])
 
 
 def _on_its_way(order: Order) -> Said:
@@ -144,16 +157,6 @@ def _queued(message: QueuedMessage) -> Said:
         text=one_line(message.content, 1000), by=one_line(message.message_type.replace("_", " "), 60), at=message.at,
         urgent=False, seen=False, said="waits until the program asks for it",
     )  # fmt: skip
-
-
-def _questions(asked: Sequence[StoredEvent], state: LoopState) -> tuple[str, ...]:
-    """What the agent wants to know, the newest first."""
-    events = [record_of(stored).event for stored in reversed(asked)]
-    words = [event.question for event in events if isinstance(event, ev.QuestionAsked)]
-    words = [*(state.last_report.questions if state.last_report else ()), *words]
-    if state.blocked:
-        words.insert(0, state.blocked)
-    return tuple(dict.fromkeys(one_line(word, 500) for word in words[:_QUESTIONS] if word.strip()))
 
 
 async def _notes(context: Context, run_id: str) -> str:

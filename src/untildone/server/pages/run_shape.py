@@ -15,7 +15,7 @@ from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 from untildone.core.views import Gauge, RunView, run_view
 from untildone.server.archive.port import RunEntry
-from untildone.server.folding import seen
+from untildone.server.folding import Seen, seen
 from untildone.server.pages.evidence import checks_of, facts_of
 from untildone.server.pages.gathering import STEPS, Gathered
 from untildone.server.pages.shaping import badge_of, headline, steps_of
@@ -60,7 +60,7 @@ def run_shape(gathered: Gathered, now: float) -> dict[str, Any]:
         "states": _states(entry, state, view, now_at.status),
         "only_here": _only_here(entry, state),
         "badge": badge_of(entry, now_at.status),
-        "headline": _published(entry) if is_published else headline(view, now_at),
+        "headline": _published(entry, now_at) if is_published else headline(view, now_at),
         "goal": visible(state.spec.goal[:_GOAL]),
         "goal_line": one_line(state.spec.goal, 300) or "No goal is known.",
         "meta": _meta(entry, state),
@@ -104,8 +104,9 @@ def _only_here(entry: RunEntry, state: LoopState) -> str:
     )
 
 
-def _published(entry: RunEntry) -> str:
-    return f"{count(entry.last_seq, 'event')} of a program that knows of no runs: they are kept as they came."
+def _published(entry: RunEntry, now_at: Seen) -> str:
+    kept = f"{count(entry.last_seq, 'event')} of a program that knows of no runs: they are kept as they came."
+    return f"{now_at.why} {kept}" if now_at.why else kept
 
 
 def steps_shape(rows: Sequence[IterationRow], *, alive: bool) -> dict[str, Any]:
@@ -145,9 +146,9 @@ def _figures(view: RunView) -> list[tuple[str, str]]:
         ("Paid by", view.paid_by),
         ("Tokens", f"{view.spend.usage.counted:,}"),
         ("Iterations", f"{view.attempts}, {view.successes} ended well" if view.attempts else "none"),
-        ("At work", format_duration(view.elapsed_seconds)),
+        ("At work", format_duration(view.worked_seconds)),
         ("Tasks", "" if view.tasks_open is None else f"{view.tasks_open} open"),
-        ("Files", f"{view.files_modified} changed" if view.files_modified else ""),
+        ("File changes", str(view.files_modified) if view.files_modified else ""),
         ("Commits", str(view.commits) if view.commits else ""),
         ("Claims", f"{view.streak} of {view.streak_needed} in a row" if view.streak else ""),
     ]

@@ -90,7 +90,7 @@ def fleet_row(entry: RunEntry, now: float) -> FleetRow:
 def badge_of(entry: RunEntry, status: str) -> Badge:
     """The badge of a run in that state. Done is told apart from verified."""
     known = entry.projection
-    if entry.origin == "published":
+    if entry.origin == "published" and status == "new":
         return _BADGES["published"]
     if status == "completed" and known.success:
         return _VERIFIED if known.verified else _DONE

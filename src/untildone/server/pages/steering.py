@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from untildone.core.durations import parse_duration
 from untildone.core.limits import LIMIT_FIELDS
 from untildone.core.policy import Policy
+from untildone.core.questions import answered
 from untildone.core.wire import OrderKind
 from untildone.errors import UntildoneError, UsageError
 from untildone.server.access import Principal, operator, viewer
@@ -96,7 +97,7 @@ def order_of(form: Form, held: Policy) -> tuple[OrderKind, OrderData]:
 def _message(form: Form) -> OrderData:
     content = form.get("content", "").replace("\r\n", "\n").strip()
     if quoted := form.get("quoted", "").strip():
-        content = "\n".join(f"> {line}" for line in quoted.splitlines()) + f"\n\n{content}"
+        content = answered(quoted, content)
     return {"content": content, "message_type": "user_message", "urgent": form.get("urgent") == "yes"}
 
 
@@ -139,6 +140,13 @@ def _holds(held: Policy, name: str, text: str, value: float | None) -> bool:
 
 def _limit(name: str, text: str) -> float | int:
     """Strictly: what a comma means differs from country to country, and a guess may cost a hundred times as much."""
+    value = _number(name, text)
+    if value <= 0:
+        raise UsageError(f"{_said(name)} must be more than zero: leave the field empty for no limit")
+    return value
+
+
+def _number(name: str, text: str) -> float | int:
     try:
         if name == "max_duration":
             return parse_duration(text)

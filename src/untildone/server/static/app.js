@@ -94,8 +94,8 @@ document.addEventListener("htmx:sendError", (event) => {
 function showUsable() {
   const head = byId("part-head");
   if (!head) return;
-  for (const button of document.querySelectorAll("[data-when]")) {
-    button.hidden = !button.dataset.when.split(" ").some((state) => head.dataset.states.split(" ").includes(state));
+  for (const one of document.querySelectorAll("[data-when]")) {
+    one.hidden = !one.dataset.when.split(" ").some((state) => head.dataset.states.split(" ").includes(state));
   }
 }
 

@@ -41,12 +41,12 @@
     note.textContent = text;
   }
 
-  function draw(figure, points, stroke, format, top, stepped, empty) {
+  function draw(figure, points, stroke, format, top, stepped, empty, lone) {
     plots.get(figure)?.destroy();
     plots.delete(figure);
     figure.querySelector(".plot-empty")?.remove();
     if (points.length < 2) {
-      say(figure, points.length ? `${format(points[0][1])} so far` : empty);
+      say(figure, points.length ? lone(points[0][1]) : empty);
       return;
     }
     const plot = new uPlot(options(figure, stroke, format, top, stepped), columns(points), figure);
@@ -58,8 +58,8 @@
   function drawAll() {
     if (!data) return;
     for (const figure of figures) {
-      if (figure.dataset.plot === "spend") draw(figure, data.spend || [], "accent", money, data.budget && data.spend.length && data.budget < 3 * data.spend[data.spend.length - 1][1] ? data.budget : 0, true, "Nothing was spent yet.");
-      else draw(figure, data.checks || [], "good", (value) => `${value % 1 ? "" : value}`, data.most, true, "No checks were run yet.");
+      if (figure.dataset.plot === "spend") draw(figure, data.spend || [], "accent", money, data.budget && data.spend.length && data.budget < 3 * data.spend[data.spend.length - 1][1] ? data.budget : 0, true, "Nothing was spent yet.", (value) => `${money(value)} so far`);
+      else draw(figure, data.checks || [], "good", (value) => `${value % 1 ? "" : value}`, data.most, true, "No checks were run yet.", (value) => `${value} of ${data.most} when they were run, once so far`);
     }
   }
 
