@@ -273,3 +273,28 @@ def test_a_server_that_cannot_begin_leaves_nothing_behind(say: Say, store: Path,
     assert (said.code, said.err.count("\n")) == (2, 1), said
     assert f"there is no folder {tmp_path}/no/such for the database" in said.err
     assert not (tmp_path / "no").exists()
+
+
+def test_a_task_that_does_not_end_does_not_keep_the_server() -> None:
+    program = """
+import asyncio
+from untildone.cli import serving
+
+async def stubborn():
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+async def main():
+    main.kept = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+
+serving.LAST_SECONDS = 0.2
+runner = asyncio.Runner()
+runner.run(main())
+serving._close(runner)
+"""
+    done = subprocess.run([sys.executable, "-c", program], timeout=30, capture_output=True, check=False)
+    assert done.returncode == 1

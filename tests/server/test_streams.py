@@ -1,5 +1,6 @@
 """A run as it happens: nothing twice, nothing lost, whatever the client's and the server's luck."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -15,6 +16,7 @@ from server.door_kit import Served, served, until
 from server.sending_kit import Stream, batch, event, send
 from untildone.core.wire import Batch
 from untildone.server import event_stream, fanout, streams
+from untildone.server.archive.port import EventFilter, EventPage
 from untildone.server.intake import stored_events
 
 
@@ -191,3 +193,34 @@ def test_one_that_does_not_read_is_dropped_and_holds_nobody_up(server: Served, m
         until(lambda: followers(server) == 0)
     dropped = server.ask("GET", "/metrics").body.decode()
     assert "untildone_streams_dropped_total 1.0" in dropped
+
+
+def test_a_viewer_who_leaves_breaks_off_no_read(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read that is cancelled in the middle takes its connection to the database along."""
+    send(server, "left", range(1, 4))
+    events = server.archive.events
+    read, ended = events.read, []
+
+    async def watched(run_id: str, wanted: EventFilter) -> EventPage:
+        reading.set()
+        try:
+            await go_on.wait()
+            return await read(run_id, wanted)
+        finally:
+            ended.append(asyncio.current_task().cancelling())  # type: ignore[union-attr]
+
+    async def leave() -> None:
+        pieces = streams.run_pieces(server.context, "left", 0)
+        viewer = asyncio.ensure_future(anext(pieces))
+        await reading.wait()
+        viewer.cancel()
+        await asyncio.wait([viewer])
+        assert viewer.cancelled()
+        go_on.set()
+        while not ended:
+            await asyncio.sleep(0.01)
+
+    reading, go_on = asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr(events, "read", watched)
+    server.run(leave())
+    assert ended == [0]

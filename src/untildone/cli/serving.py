@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import webbrowser
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -35,6 +36,8 @@ HOST, PORT = "127.0.0.1", 8642
 VARIABLES = ("HOST", "PORT", "DATABASE", "NAMES", "FOLDERS", "KEEP_DAYS", "LOCAL", "CLOSED")
 EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a look at what is asked for, nothing is bound here
 DATABASE_FILE = "server.db"
+LAST_SECONDS = 5.0
+"""After everything is closed, for whatever is left."""
 _DATABASE = "sqlite:///PATH or postgresql://... [server.db in the folder of the runs]"
 _PORT = f"The port; 0: any that is free. [{PORT}]"
 _PORTS = click.IntRange(0, 65535)
@@ -125,14 +128,25 @@ def run_server(settings: "ServerSettings", *, opens: bool) -> int:
     from untildone.server.running import new_loop
 
     logging.basicConfig(level=logging.WARNING, format="untildone: %(message)s")
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        try:
-            runner.run(_serve(settings, opens=opens))
-        except asyncio.CancelledError:
-            say("stopped before it began", fresh=True)
-            return 1
+    runner = asyncio.Runner(loop_factory=new_loop)
+    try:
+        runner.run(_serve(settings, opens=opens))
+    except asyncio.CancelledError:
+        say("stopped before it began", fresh=True)
+        return 1
+    finally:
+        _close(runner)
     say("stopped; runs go on without the server", fresh=True)
     return 0
+
+
+def _close(runner: asyncio.Runner) -> None:
+    """Let the rest end, and do not wait for ever: the database is closed by now, nobody has anything to lose."""
+    late = threading.Timer(LAST_SECONDS, os._exit, (1,))
+    late.daemon = True
+    late.start()
+    runner.close()
+    late.cancel()
 
 
 async def _serve(settings: "ServerSettings", *, opens: bool) -> None:

@@ -3,6 +3,7 @@
 What was missed comes from the archive, page by page; what is new comes from the fanout, encoded once for all.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Annotated, NamedTuple
 
@@ -97,8 +98,9 @@ class _View:
     async def missed(self) -> AsyncGenerator[bytes]:
         """What is in the archive and was not sent."""
         while self._behind:
-            # In a call of its own: while a piece waits to be read, the events that it was made of are not kept.
-            yield await self._page()
+            # In a task of its own: while a piece waits to be read, the events that it was made of are not kept; and
+            # a viewer who leaves must not break off a read, which would take its connection along.
+            yield await asyncio.shield(asyncio.ensure_future(self._page()))
 
     async def _page(self) -> bytes:
         async with self._context.catching_up:
