@@ -245,7 +245,7 @@ def test_the_noise_of_others_keeps_nobody_out_who_has_a_key(here: Served) -> Non
     stop = {"kind": "stop"}
     assert here.ask("POST", "/api/v1/runs/x/orders", json_body=stop, token=fresh).status == 404
     assert here.ask("POST", "/api/v1/runs/x/orders", json_body=stop, headers=browser).status == 404
-    assert [here.ask("POST", "/login/once_no", headers=here.own()).status for _ in range(150)][-1] == 429
+    assert 429 in [here.ask("POST", "/login/once_no", headers=here.own()).status for _ in range(150)]
     assert here.log_in()
 
 
