@@ -77,7 +77,8 @@ async def test_what_ended_between_two_looks_is_not_lost(tmp_path: Path) -> None:
 
 
 async def test_the_sums_never_go_down(tmp_path: Path) -> None:
-    script = "i=0; while [ $i -lt 20 ]; do i=$((i+1)); head -c 99999 /dev/zero > f; sleep 0.05; done; echo ready; read end"
+    work = "i=$((i+1)); head -c 99999 /dev/zero > f; sleep 0.05"
+    script = f"i=0; while [ $i -lt 20 ]; do {work}; done; echo ready; read end"
     process = await spawn(tmp_path, "sh", "-c", script)
     over = asyncio.create_task(ready(process))
     try:
