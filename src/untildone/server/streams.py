@@ -100,7 +100,9 @@ class _View:
         while self._behind:
             # In a task of its own: while a piece waits to be read, the events that it was made of are not kept; and
             # a viewer who leaves must not break off a read, which would take its connection along.
-            yield await asyncio.shield(asyncio.ensure_future(self._page()))
+            reading = asyncio.ensure_future(self._page())
+            reading.add_done_callback(_nobody_waits)
+            yield await asyncio.shield(reading)
 
     async def _page(self) -> bytes:
         async with self._context.catching_up:
@@ -134,6 +136,12 @@ class _View:
             return b""
         self._last = wanted[-1].seq
         return self._form.frames(wanted)
+
+
+def _nobody_waits(reading: "asyncio.Future[bytes]") -> None:
+    """Whoever asked may have left: that it failed is then no news, and not for the log."""
+    if not reading.cancelled():
+        reading.exception()
 
 
 async def _news(follower: Follower, view: _View) -> bytes | None:
