@@ -1,10 +1,13 @@
 """Shared fixtures. Tests never read a login, key or config of the machine they run on."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["leaks", "postgres_kit", "repositories"]
 
 _WANTED = "UNTILDONE_SCREENSHOTS"
 """Asks for the pictures of the documentation: no setting of the product."""
@@ -13,6 +16,12 @@ _WANTED = "UNTILDONE_SCREENSHOTS"
 for _name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CLAUDE", "UNTILDONE_", "CONTINUOUS_"))]:
     if _name != _WANTED:
         del os.environ[_name]
+
+# A parent that ignores a signal (nohup, a shell's background job) passes that on to every program below it. A handler
+# that does nothing has the same effect here, and the programs that the tests start get the default again.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 # How long an example takes says how busy the machine is: that is for the benches, which compare.
 settings.register_profile("untildone", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,6 +13,7 @@ from typing import Any
 
 from crash.driver import run_id_of
 from crash.laborer import PRICE, WORK
+from repositories import new_repository
 from untildone import wiring
 from untildone.core import events as ev
 from untildone.core import trace as tr
@@ -32,13 +33,8 @@ class CrashStage:
     env: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.repo = self.folder / "repo"
-        self.repo.mkdir(parents=True)
+        self.repo = new_repository(self.folder / "repo", "work", {})
         self.run_id = run_id_of(self.folder)
-        self.git("init", "-q", "-b", "work", ".")
-        self.git("config", "user.name", "A")
-        self.git("config", "user.email", "a@b")
-        self.git("commit", "-q", "--allow-empty", "-m", "first")
 
     def git(self, *args: str) -> str:
         return subprocess.run(["git", *args], cwd=self.repo, check=True, capture_output=True, text=True).stdout

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from repositories import new_repository
 from untildone.agents.prices import cost
 from untildone.core.outcome import Usage
 from untildone.rehearsal.environment import claude_environment
@@ -52,13 +53,7 @@ class Stage:
             "NO_COLOR": "1",
         }
         if not self.repo.exists():
-            self.repo.mkdir()
-            self.git("init", "-q", "-b", "work", ".")
-            self.git("config", "user.name", "A")
-            self.git("config", "user.email", "a@b")
-            (self.repo / "a.txt").write_text("a\n")
-            self.git("add", ".")
-            self.git("commit", "-qm", "first")
+            new_repository(self.repo, "work", {"a.txt": "a\n"})
 
     def git(self, *args: str) -> str:
         return subprocess.run(["git", *args], cwd=self.repo, check=True, capture_output=True, text=True).stdout

@@ -5,9 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import pytest
 
 from e2e.kit import Stage, finished, staged, working
 from e2e.worker_kit import Server, until
-from server.postgres_kit import PostgresServer
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
 pytestmark = pytest.mark.claude
@@ -25,30 +22,16 @@ SECRET = "inDotEnv99x"
 GATE = "until [ -e ../gate ]; do sleep 0.05; done"
 
 
-@contextmanager
-def database(kind: str, folder: Path) -> Iterator[str]:
-    """A database of this test's own."""
-    if kind == "sqlite":
-        yield f"sqlite:///{folder}/archive.db"
-        return
-    with tempfile.TemporaryDirectory(prefix="untildone-pg-") as place:
-        postgres = PostgresServer(Path(place))
-        postgres.start()
-        try:
-            yield postgres.new_database("moving")
-        finally:
-            postgres.stop()
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     folder = tmp_path / "server"
     folder.mkdir()
-    with database(request.param, folder) as url:
-        server = Server(folder, url)
-        server.start()
-        yield server
-        server.end()
+    is_file = request.param == "sqlite"
+    url = f"sqlite:///{folder}/archive.db" if is_file else request.getfixturevalue("postgres").new_database("moving")
+    server = Server(folder, url)
+    server.start()
+    yield server
+    server.end()
     assert "Traceback" not in server.log()
 
 

@@ -5,7 +5,6 @@ import gzip
 import json
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import pytest
 
 from e2e.kit import Stage, finished, staged, working
 from e2e.worker_kit import Server, until, wired
-from server.postgres_kit import PostgresServer
+from postgres_kit import Postgres
 from untildone.core.printable import printable
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
@@ -27,20 +26,8 @@ GATED = "until [ -e ../gate{i} ]; do sleep 0.02; done; echo {i} >> a.txt"
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    """A database on a PostgreSQL of this module's own."""
-    with tempfile.TemporaryDirectory(prefix="untildone-pg-") as folder:
-        server = PostgresServer(Path(folder))
-        server.start()
-        try:
-            yield server.new_database("workers")
-        finally:
-            server.stop()
-
-
-@pytest.fixture(scope="module")
-def server(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("server"), postgres)
+def server(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("server"), postgres.new_database("workers"))
     server.start()
     yield server
     server.end()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.rig import FastClock, Rig
+from repositories import new_bare_repository
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent
 from untildone.core.policy import Landing
@@ -32,7 +33,7 @@ class PullRig(Rig):
         super().__post_init__()
         self.git("branch", "-m", "main")
         self.bare = self.tmp / "origin.git"
-        git_in(self.tmp, "init", "-q", "--bare", "-b", "main", str(self.bare))
+        new_bare_repository(self.bare)
         self.git("remote", "add", "origin", str(self.bare))
         self.git("push", "-q", "-u", "origin", "main")
         self.git("remote", "set-head", "origin", "main")

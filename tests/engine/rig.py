@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.run_kit import with_contract
+from repositories import new_repository
 from untildone import wiring
 from untildone.agents.scripted import Act, ScriptedAgent, Step
 from untildone.core.claims import Report
@@ -46,14 +47,7 @@ class Rig:
     """Its own: a driver ends whatever processes of the same run it finds, and tests run side by side."""
 
     def __post_init__(self) -> None:
-        self.repo = self.tmp / "repo"
-        self.repo.mkdir()
-        self.git("init", "-q", "-b", "work", ".")
-        self.git("config", "user.name", "A")
-        self.git("config", "user.email", "a@b")
-        (self.repo / "a.txt").write_text("a\n")
-        self.git("add", ".")
-        self.git("commit", "-qm", "first")
+        self.repo = new_repository(self.tmp / "repo", "work", {"a.txt": "a\n"})
         self.log = wiring.open_log(self.tmp / "state", self.clock)
 
     def git(self, *args: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from core.run_kit import with_contract
+from repositories import new_repository
 from untildone.core.policy import RunSpec
 from untildone.git.workspace import GitWorkspace, open_workspace
 
@@ -62,9 +63,7 @@ def plain(tmp_path: Path) -> Project:
 @pytest.fixture
 def repo(plain: Project) -> Project:
     """A repository with one commit, on a branch that is not the default one."""
-    plain.init()
-    plain.write("README.md", "hello\n")
-    plain.commit("first")
+    new_repository(plain.path)
     plain.git("switch", "-q", "-c", "work")
     return plain
 

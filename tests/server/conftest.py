@@ -1,41 +1,30 @@
-"""Databases to keep an archive in: a file, and a PostgreSQL server that the tests start themselves."""
+"""Databases to keep an archive in: a file, and one on the PostgreSQL server of the tests."""
 
 import asyncio
-import signal
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-from server.postgres_kit import PostgresServer
+from postgres_kit import Postgres
 from untildone.server.archive.opening import open_archive
 from untildone.server.archive.port import Archive
 from untildone.server.archive.tables import HEAD, metadata
 
-_SHARED = "shared"
-
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    # Not under pytest's own folder: only its owner may enter that, and PostgreSQL runs as somebody else.
-    with tempfile.TemporaryDirectory(prefix="untildone-pg-") as folder:
-        server = PostgresServer(Path(folder))
-        server.start()
-        try:
-            asyncio.run(_make_tables(server.new_database(_SHARED)))
-            yield server
-        finally:
-            server.stop(signal.SIGQUIT)
+def tables_url(postgres: Postgres) -> str:
+    url = postgres.new_database("shared")
+    asyncio.run(_make_tables(url))
+    return url
 
 
 @pytest.fixture
-def postgres_url(postgres: PostgresServer) -> str:
+def postgres_url(tables_url: str) -> str:
     """A database with empty tables: emptying them is much quicker than making a database."""
-    url = f"{postgres.url}/{_SHARED}"
-    asyncio.run(_empty(url))
-    return url
+    asyncio.run(_empty(tables_url))
+    return tables_url
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

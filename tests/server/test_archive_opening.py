@@ -9,8 +9,8 @@ import pytest
 from alembic import command
 from sqlalchemy import Connection, text
 
+from postgres_kit import Postgres
 from server.events_kit import BOX, told
-from server.postgres_kit import PostgresServer
 from untildone.errors import ServeError
 from untildone.server.archive.opening import DatabaseArchive, open_archive
 from untildone.server.archive.places import shown_place
@@ -87,7 +87,7 @@ async def test_runs_of_the_first_version_began_without_a_key(
     await archive.close()
 
 
-async def test_servers_that_start_at_once_do_not_collide(postgres: PostgresServer) -> None:
+async def test_servers_that_start_at_once_do_not_collide(postgres: Postgres) -> None:
     url = postgres.new_database("empty")
     archives = await asyncio.gather(*(open_archive(url) for _ in range(4)))
     assert await _tables(archives[0]) == ([], HEAD)
@@ -154,7 +154,7 @@ async def test_a_database_that_cannot_be_had_is_one_line_without_its_password(ur
     assert "hunter2" not in str(refused.value)
 
 
-async def test_a_database_that_is_not_there(postgres: PostgresServer) -> None:
+async def test_a_database_that_is_not_there(postgres: Postgres) -> None:
     with pytest.raises(ServeError, match='"missing" does not exist'):
         await open_archive(f"{postgres.url}/missing")
 

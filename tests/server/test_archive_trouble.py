@@ -1,7 +1,6 @@
 """Databases and processes that die in the middle."""
 
 import asyncio
-import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -9,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from postgres_kit import Postgres, PostgresServer
 from server.events_kit import BOX, many
-from server.postgres_kit import PostgresServer
 from untildone.errors import ServeError
 from untildone.server.archive.opening import open_archive
 from untildone.server.archive.port import MISSED, Archive, EventFilter, RunFilter
@@ -62,7 +61,7 @@ async def test_what_was_acknowledged_survives_a_kill(archive_url: str) -> None:
     await archive.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def mortal() -> Iterator[PostgresServer]:
     with tempfile.TemporaryDirectory(prefix="untildone-pg-") as folder:
         server = PostgresServer(Path(folder))
@@ -70,12 +69,17 @@ def mortal() -> Iterator[PostgresServer]:
         try:
             yield server
         finally:
-            server.stop(signal.SIGQUIT)
+            server.stop("immediate")
 
 
 @pytest.fixture
-async def opened(mortal: PostgresServer, request: pytest.FixtureRequest) -> AsyncIterator[Archive]:
-    archive = await open_archive(mortal.new_database(request.node.name))
+def mortal_url(mortal: PostgresServer) -> str:
+    return mortal.new_database("runs")
+
+
+@pytest.fixture
+async def opened(mortal_url: str) -> AsyncIterator[Archive]:
+    archive = await open_archive(mortal_url)
     yield archive
     await archive.close()
 
@@ -100,7 +104,7 @@ async def test_a_database_that_crashes_and_comes_back_loses_nothing(mortal: Post
         sending = asyncio.create_task(send())
         while acknowledged < 500:
             await asyncio.sleep(0.01)
-        await asyncio.to_thread(mortal.stop, signal.SIGQUIT)
+        await asyncio.to_thread(mortal.stop, "immediate")
         await down.wait()
         with pytest.raises(ServeError, match="does not answer"):
             await opened.runs.entries(RunFilter())
@@ -156,7 +160,7 @@ class Cable:
 
 
 async def test_a_database_that_falls_silent_holds_nobody_up(
-    postgres: PostgresServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    postgres: Postgres, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("untildone.server.archive.postgres.CONNECT_SECONDS", 0.5)
     monkeypatch.setattr("untildone.server.archive.postgres.COMMAND_SECONDS", 0.5)
@@ -201,13 +205,15 @@ async def test_servers_on_one_database_hear_each_other_and_not_themselves(postgr
     await two.close()
 
 
-async def test_who_was_cut_off_is_told_that_something_may_be_missing(mortal: PostgresServer, opened: Archive) -> None:
+async def test_who_was_cut_off_is_told_that_something_may_be_missing(
+    mortal: PostgresServer, mortal_url: str, opened: Archive
+) -> None:
     await asyncio.to_thread(mortal.stop)
     await opened.announce("said into the void")
     await asyncio.to_thread(mortal.start)
     async with asyncio.timeout(20):
         assert await opened.heard() == MISSED
-        other = await open_archive(f"{mortal.url}/{'test_who_was_cut_off_is_told_that_something_may_be_missing'}")
+        other = await open_archive(mortal_url)
         while (topic := await _soon(opened)) is None:
             await other.announce("hello")
     assert topic == "hello"

@@ -1,0 +1,66 @@
+"""Git repositories for tests, copied from templates: `git init` and a first commit take five processes, a copy one."""
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+README = {"README.md": "hello\n"}
+
+
+def new_repository(folder: Path, branch: str = "main", files: Mapping[str, str] | None = None) -> Path:
+    """A repository with one commit of these files (a README unless told otherwise), and a user who may commit."""
+    shutil.copytree(_template(branch, tuple((README if files is None else files).items())), folder, dirs_exist_ok=True)
+    # A copied file is another file to git; without this, the first `git status` would have to read them all.
+    _git(folder, "update-index", "-q", "--refresh")
+    return folder
+
+
+def new_bare_repository(folder: Path) -> Path:
+    """What a remote is: a bare repository without a commit."""
+    shutil.copytree(_bare_template(), folder)
+    return folder
+
+
+@functools.cache
+def _template(branch: str, files: tuple[tuple[str, str], ...]) -> Path:
+    folder = _templates() / f"{_template.cache_info().currsize}"
+    folder.mkdir()
+    _git(folder, "init", "-q", "-b", branch, ".")
+    _git(folder, "config", "user.name", "Ada")
+    _git(folder, "config", "user.email", "ada@example.org")
+    for name, text in files:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    _git(folder, "add", "-A")
+    _git(folder, "commit", "-q", "--allow-empty", "-m", "first")
+    return folder
+
+
+@functools.cache
+def _bare_template() -> Path:
+    _git(_templates(), "init", "-q", "--bare", "-b", "main", "bare")
+    return _templates() / "bare"
+
+
+@functools.cache
+def _templates() -> Path:
+    return Path(tempfile.mkdtemp(prefix="untildone-repositories-"))
+
+
+def _git(folder: Path, *args: str) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", *args], cwd=folder, env=env, check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _templates_are_removed() -> Iterator[None]:
+    yield
+    if _templates.cache_info().currsize:
+        shutil.rmtree(_templates())
