@@ -1,5 +1,6 @@
 """Shared fixtures. Tests never read a login, key or config of the machine they run on."""
 
+import itertools
 import os
 import signal
 from pathlib import Path
@@ -9,6 +10,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["leaks", "postgres_kit", "repositories"]
 
+_HOMES = itertools.count()
 _WANTED = "UNTILDONE_SCREENSHOTS"
 """Asks for the pictures of the documentation: no setting of the product."""
 
@@ -23,9 +25,12 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda *_: None)
 
-# How long an example takes says how busy the machine is: that is for the benches, which compare.
-settings.register_profile("untildone", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untildone")
+# How long an example takes says how busy the machine is: that is for the benches, which compare. The same examples
+# each time, so that a failure is the fault of the last change; the soak looks for new ones.
+_examples = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("test", derandomize=True, max_examples=40, **_examples)
+settings.register_profile("soak", max_examples=300, **_examples)
+settings.load_profile("test")
 
 
 @pytest.fixture
@@ -35,7 +40,8 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    home: Path = tmp_path_factory.mktemp("home")
+    home: Path = tmp_path_factory.getbasetemp() / "homes" / str(next(_HOMES))
+    home.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
