@@ -28,8 +28,8 @@ class Child(NamedTuple):
 def children() -> dict[Child, str]:
     """The processes that this worker started and the orphans of its tests, with their commands."""
     parents = [str(os.getpid())]
-    if supervisor := os.environ.get("TEST_SUPERVISOR"):
-        parents.append(supervisor)
+    if os.environ.get("TEST_SUPERVISOR") == str(os.getppid()):  # otherwise it supervises a test that runs pytest
+        parents.append(str(os.getppid()))
     lists = [path for parent in parents for path in Path(f"/proc/{parent}/task").glob("*/children")]
     pids = {pid for path in lists for pid in _read(path).split()} - set(parents)
     found = {}

@@ -105,17 +105,18 @@ def postgres() -> Postgres:
     return Postgres(int((folder / "port").read_text()))
 
 
-def pytest_configure() -> None:
-    if _SHARED not in os.environ:  # a worker inherits it
-        # Not in pytest's own folder: only its owner may enter that, and PostgreSQL runs as another user.
-        os.environ[_SHARED] = tempfile.mkdtemp(prefix="untildone-pg-")
-        Path(os.environ[_SHARED]).chmod(0o755)
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if hasattr(config, "workerinput"):
+def pytest_configure(config: pytest.Config) -> None:
+    if _SHARED in os.environ:  # of the process that started this one
         return
-    folder = Path(os.environ.pop(_SHARED))
+    # Not in pytest's own folder: only its owner may enter that, and PostgreSQL runs as another user.
+    folder = Path(tempfile.mkdtemp(prefix="untildone-pg-"))
+    folder.chmod(0o755)
+    os.environ[_SHARED] = str(folder)
+    config.add_cleanup(lambda: _end_shared(folder))
+
+
+def _end_shared(folder: Path) -> None:
+    del os.environ[_SHARED]
     if (folder / "port").exists():
         PostgresServer(folder / "server").stop("immediate")
     shutil.rmtree(folder)

@@ -69,7 +69,7 @@ def test_a_picture_shows_every_point_and_more_is_higher() -> None:
     assert low > high > highest
 
 
-@pytest.mark.parametrize("control", [1, 10, 49, 100, 1000, 1234])
+@pytest.mark.parametrize("control", [1, 49, 100, *(pytest.param(n, marks=pytest.mark.soak) for n in (10, 1000, 1234))])
 def test_a_long_run_is_left_with_its_last_snapshot_as_old_as_can_be(control: int, tmp_path: Path) -> None:
     async def look() -> tuple[int, int]:
         await bench("long_run").write_run(tmp_path, control=control, trace=30)
@@ -108,6 +108,7 @@ def test_an_old_run_and_a_new_one_take_turns_at_saving_the_tree(tmp_path: Path) 
 # --- the gates, in the small -----------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 def test_the_quick_bench_prints_one_object_and_draws(tmp_path: Path) -> None:
     report = run_bench("--only", "stream", "--only", "startup", "--out", str(tmp_path))
     assert set(report["results"]) == {"stream", "startup"}
@@ -117,12 +118,14 @@ def test_the_quick_bench_prints_one_object_and_draws(tmp_path: Path) -> None:
     assert ET.parse(tmp_path / "stream-memory.svg").getroot().tag.endswith("svg")
 
 
+@pytest.mark.soak
 def test_a_clean_room_costs_little_more_than_its_checkout(tmp_path: Path) -> None:
     report = run_bench("--only", "clean_room", "--out", str(tmp_path))
     opened, _ = figures(report, "clean_room").values()
     assert opened < bench("clean_room").GATE
 
 
+@pytest.mark.soak
 def test_a_hook_takes_as_long_for_a_long_transcript_as_for_a_short_one(tmp_path: Path) -> None:
     found = figures(run_bench("--only", "hook", "--out", str(tmp_path)), "hook")
     assert found["Stop, it goes on, transcript of 50 MB"] < 2 * found["Stop, it goes on"]
@@ -130,6 +133,7 @@ def test_a_hook_takes_as_long_for_a_long_transcript_as_for_a_short_one(tmp_path:
     assert found["Stop, no loop in the folder"] < found["Stop, it goes on"]
 
 
+@pytest.mark.soak
 @pytest.mark.claude
 def test_the_loop_is_cheaper_than_a_bare_one_and_starts_nothing_but_git() -> None:
     stage, wall = bench("stage"), bench("loop_wall")

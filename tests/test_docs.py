@@ -30,14 +30,7 @@ def page(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
 
 
-def test_generated_parts_are_up_to_date() -> None:
-    check = subprocess.run(
-        [sys.executable, str(DOCS / "generate.py"), "--check"], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
-
-
-def test_drift_is_found(tmp_path: Path) -> None:
+def test_generated_parts_are_up_to_date_and_drift_is_found(tmp_path: Path) -> None:
     copy = tmp_path / "docs"
     copy.mkdir()
     for file in (
@@ -52,12 +45,16 @@ def test_drift_is_found(tmp_path: Path) -> None:
         "server.md",
         "api.md",
     ):
-        (copy / file).write_text(page(file).replace("`max_runs`", "`max_walks`"), encoding="utf-8")
+        text = page(file)
+        if file == "settings.md":
+            text = text.replace("`max_runs`", "`max_walks`")
+        (copy / file).write_text(text, encoding="utf-8")
     check = subprocess.run(
         [sys.executable, str(copy / "generate.py"), "--check"], capture_output=True, text=True, timeout=60, check=False
     )
-    assert check.returncode == 1
-    assert "docs/settings.md is not what the code says: run ./dev docs\n" in check.stdout
+    # Nothing but the change: all other pages are up to date.
+    assert (check.returncode, check.stderr) == (1, "")
+    assert check.stdout == "docs/settings.md is not what the code says: run ./dev docs\n"
 
 
 def test_every_setting_is_documented() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agents.changing_model import ChangingModel
 from untildone.agents.claude_sdk import ClaudeSdk
 from untildone.agents.prices import cost
 from untildone.core.events import Event
@@ -15,8 +16,7 @@ from untildone.core.outcome import Order, Outcome, Usage
 from untildone.core.policy import AgentOptions
 from untildone.core.trace import AgentStarted
 from untildone.rehearsal.environment import claude_environment
-from untildone.rehearsal.model import ScriptedModel
-from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
+from untildone.rehearsal.scenario import Reply, ToolCall
 from untildone.sandbox.guard import descendants
 from untildone.sandbox.host import HostSpawner
 
@@ -46,12 +46,18 @@ class Stage:
     """One agent on one stage."""
 
     agent: ClaudeSdk
-    model: ScriptedModel
+    model: ChangingModel
     folder: Path
     home: Path
     told: list[Event] = field(default_factory=list)
     on_event: Callable[[Event], Awaitable[None]] | None = None
     iterations: int = 0
+
+    def play(self, *replies: Reply, iterations: tuple[tuple[Reply, ...], ...] = ()) -> None:
+        """Begin a new story: `replies` are one conversation's, repeated for each, or one list for each conversation."""
+        self.model.play(iterations=iterations or (replies or (DONE,),))
+        self.told.clear()
+        self.on_event = None
 
     async def iterate(self, prompt: str = "Work.", **more: Any) -> Outcome:
         self.iterations += 1
@@ -62,6 +68,18 @@ class Stage:
         self.told.append(event)
         if self.on_event is not None:
             await self.on_event(event)
+
+    def interrupt_when(self, kind: type[Event]) -> None:
+        """Interrupt from inside `tell`, the first time such an event is told."""
+        done = False
+
+        async def on_event(event: Event) -> None:
+            nonlocal done
+            if isinstance(event, kind) and not done:
+                done = True
+                await self.agent.interrupt()
+
+        self.on_event = on_event
 
     @property
     def pids(self) -> list[int | None]:
@@ -91,16 +109,14 @@ class Stage:
 async def staged(
     tmp_path: Path,
     *replies: Reply,
-    scenario: Scenario | None = None,
     options: AgentOptions | None = None,
     env: Mapping[str, str] | None = None,
     **more: Any,
 ) -> AsyncIterator[Stage]:
-    """Set the stage; `replies` are one conversation's, repeated for each."""
+    """Set the stage, and begin with these replies."""
     folder, home = tmp_path / "folder", tmp_path / "home"
     folder.mkdir(exist_ok=True)
-    script = scenario or Scenario(name="test", iterations=(replies or (DONE,),))
-    with ScriptedModel(script) as model:
+    with ChangingModel() as model:
         agent = ClaudeSdk(
             options or AgentOptions(allowed_tools=("Bash",)),
             HostSpawner(),
@@ -109,7 +125,9 @@ async def staged(
             **more,
         )
         try:
-            yield Stage(agent, model, folder, home)
+            stage = Stage(agent, model, folder, home)
+            stage.play(*replies)
+            yield stage
         finally:
             await agent.close()
 

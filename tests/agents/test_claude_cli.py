@@ -1,14 +1,13 @@
 """`claude -p` for each iteration: the suite for all agents, and what a broken program does to this one."""
 
 import asyncio
-import json
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agents.conformance import PATIENCE, RULES, AgentConformance, Stage, order
+from agents.conformance import PATIENCE, AgentConformance, Stage, order
 from untildone.agents.claude_cli import ClaudeCli
 from untildone.core.events import Event
 from untildone.core.faults import classify
@@ -17,7 +16,7 @@ from untildone.core.policy import AgentOptions
 from untildone.core.trace import AgentStreamError
 from untildone.errors import ConfigError
 from untildone.ports import Agent
-from untildone.rehearsal.scenario import Reply, ToolCall
+from untildone.rehearsal.scenario import ToolCall
 from untildone.sandbox.host import HostSpawner
 
 pytestmark = pytest.mark.anyio
@@ -33,23 +32,9 @@ class TestClaudeCli(AgentConformance):
     def reports(self, given: dict[str, Any]) -> ToolCall:
         return ToolCall("StructuredOutput", given)
 
-    async def test_the_rules_are_said_again_after_a_compaction(self, tmp_path: Path) -> None:
-        replies = (self.reported(), Reply(text="a summary"), Reply(text="over"))
-        async with self.playing(tmp_path, *replies) as (stage, agent):
-            first = await stage.run(agent, order())
-            options = AgentOptions(allowed_tools=("Bash",))
-            compacting = ClaudeCli(options, _Slash(), cwd=str(stage.cwd), env=stage.env)
-            await stage.run(compacting, order(iteration_num=2, resume_session=first.session_id))
-            await stage.run(agent, order("go on", iteration_num=3, resume_session=first.session_id))
-            sent = json.dumps(stage.model.requests[-1].body["messages"])
-        assert RULES in sent
-
-
-class _Slash(HostSpawner):
-    """Starts Claude with the command /compact instead of a prompt, as a full context would."""
-
-    async def spawn(self, argv, **more):
-        return await super().spawn([*argv[: argv.index("--") + 1], "/compact"], **more)
+    @pytest.mark.soak  # tests/agents/test_argv.py proves the arguments, and a start of Claude for each is dear
+    async def test_turns_and_budget_are_handed_over(self, tmp_path: Path) -> None:
+        await super().test_turns_and_budget_are_handed_over(tmp_path)
 
 
 def program(folder: Path, script: str) -> str:

@@ -204,7 +204,7 @@ def sound(outcome: Outcome, events: list[Event]) -> None:
     assert not (outcome.failure and outcome.interrupted)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_no_wrong_type_anywhere_can_raise(data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.integers(0, len(ALL_LINES) - 1), min_size=1, max_size=6))
@@ -226,7 +226,7 @@ def test_no_order_and_no_cut_can_raise(data: st.DataObject) -> None:
     sound(conversation.outcome(), events)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_bytes_anywhere_can_raise(data: st.DataObject) -> None:
     """Random bytes over, into and between the lines of a capture, and lines of several captures mixed."""

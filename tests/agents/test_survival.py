@@ -179,32 +179,6 @@ def test_only_the_prefix_makes_it_an_agent() -> None:
 # --- on the real Claude Code -----------------------------------------------------------------------------
 
 
-@pytest.mark.claude
-@pytest.mark.anyio
-async def test_another_model_goes_on_in_the_same_session(tmp_path: Path) -> None:
-    async with staged(tmp_path, options=AgentOptions(model="claude-opus-5-5")) as stage:
-        first = await stage.iterate("Remember the word XYZZY.")
-        second = await stage.iterate("Go on.", resume_session=first.session_id, model="claude-haiku-5-5")
-        back = await stage.iterate("Again.")
-        assert [request.body["model"] for request in stage.model.requests] == [
-            "claude-opus-5-5", "claude-haiku-5-5", "claude-opus-5-5",
-        ]  # fmt: skip
-        assert (first.session_id, back.failure) == (second.session_id, None)
-        assert "XYZZY" in stage.messages(1)
-        assert "XYZZY" not in stage.messages(2)
-        assert len(set(stage.pids)) == 3
-
-
-@pytest.mark.claude
-@pytest.mark.anyio
-async def test_a_session_that_is_not_there_is_named(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        outcome = await stage.iterate(resume_session="99999999-2222-4333-8444-555555555555")
-        assert outcome.failure is not None
-        assert classify(outcome.failure).name == "session_lost"
-        assert (await stage.iterate()).failure is None
-
-
 def require_bubblewrap() -> None:
     missing = [program for program in SANDBOX_PROGRAMS if shutil.which(program) is None]
     assert not missing, f"{missing} missing: apt-get install -y bubblewrap socat"
@@ -212,26 +186,15 @@ def require_bubblewrap() -> None:
 
 @pytest.mark.claude
 @pytest.mark.anyio
-async def test_the_sandbox_keeps_commands_inside_the_folder(tmp_path: Path) -> None:
+async def test_the_sandbox_keeps_commands_in_the_folder_and_the_store_out_of_reach(tmp_path: Path) -> None:
     require_bubblewrap()
     outside = tmp_path / "outside.txt"
-    replies = (bash("touch inside.txt"), bash(f"touch {outside}"), DONE)
-    async with staged(tmp_path, *replies, options=AgentOptions(allowed_tools=("Bash",), sandbox="claude")) as stage:
-        outcome = await stage.iterate()
-        assert outcome.failure is None
-        assert (stage.folder / "inside.txt").exists()
-        assert not outside.exists()
-
-
-@pytest.mark.claude
-@pytest.mark.anyio
-async def test_in_the_sandbox_the_store_is_out_of_reach(tmp_path: Path) -> None:
-    require_bubblewrap()
     store = tmp_path / "state"
     store.mkdir()
     key = store / "seal.key"
     key.write_text("the-key-itself")
     replies = (
+        bash(f"touch inside.txt; touch {outside}"),
         bash(f"cp {key} seen-by-bash.txt; touch {store}/by-bash; rm -f {key}; true"),
         Reply(tools=(ToolCall("Read", {"file_path": str(key)}),)),
         Reply(tools=(ToolCall("Write", {"file_path": str(store / "by-write"), "content": "x"}),)),
@@ -241,8 +204,10 @@ async def test_in_the_sandbox_the_store_is_out_of_reach(tmp_path: Path) -> None:
     async with staged(tmp_path, *replies, options=options, env={"UNTILDONE_STORE": str(store)}) as stage:
         assert (await stage.iterate()).failure is None
         results = [event for event in stage.told if isinstance(event, AgentToolResult)]
-        assert len(results) == 3
+        assert len(results) == 4
         assert not any("the-key-itself" in event.text for event in results)
         assert not (stage.folder / "seen-by-bash.txt").exists()
+        assert (stage.folder / "inside.txt").exists()
+    assert not outside.exists()
     assert [path.name for path in store.iterdir()] == ["seal.key"]
     assert key.read_text() == "the-key-itself"

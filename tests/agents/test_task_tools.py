@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.sdk_stage import DONE, RULES, staged
+from agents.sdk_stage import DONE, staged
 from untildone.agents.argv import claude_argv
 from untildone.agents.task_tools import LONGEST_ANSWER, TASK_TOOLS, call, words_for
 from untildone.core.policy import AgentOptions
@@ -117,20 +117,3 @@ async def test_the_agent_keeps_its_tasks_and_cannot_use_what_is_forbidden(tmp_pa
             ("write it", "completed", "ran")
         ]
     database.close()
-
-
-@pytest.mark.claude
-async def test_a_fork_goes_on_from_a_conversation_and_leaves_it_as_it_is(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        first = await stage.iterate("The word is swordfish.")
-    transcripts = {path: path.read_bytes() for path in (tmp_path / "home").rglob(f"{first.session_id}.jsonl")}
-    assert len(transcripts) == 1
-    async with staged(tmp_path) as stage:
-        forked = await stage.iterate(
-            "Which word?", resume_session=first.session_id, fork=True, new_rules=True, rules="Other rules hold here."
-        )
-        assert "swordfish" in stage.messages(0)
-        system = json.dumps(stage.model.requests[0].body["system"])
-        assert ("Other rules hold here." in system, RULES in system) == (True, False)
-        assert forked.session_id not in {None, first.session_id}
-    assert {path: path.read_bytes() for path in transcripts} == transcripts

@@ -145,7 +145,9 @@ def test_no_transcript_is_no_reply(tmp_path: Path) -> None:
 
 @pytest.mark.claude
 @pytest.mark.anyio
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, *(pytest.param(n, marks=pytest.mark.soak) for n in (signal.SIGTERM, signal.SIGINT))]
+)
 async def test_a_reply_cut_by_a_signal_is_not_one_served(tmp_path: Path, number: signal.Signals) -> None:
     (cwd := tmp_path / "work").mkdir()
     streaming = Reply(text="word " * 400, chunk_delay=0.2, input_tokens=50_000)

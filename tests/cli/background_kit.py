@@ -1,11 +1,12 @@
 """A small program in place of Claude that says "done" when it is let go, and people who type in other terminals."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ SAID = {
     },
     "parent_tool_use_id": None,
 }
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def eventually(holds: Callable[[], Any], what: str = "it") -> Any:
@@ -59,11 +60,31 @@ def eventually(holds: Callable[[], Any], what: str = "it") -> Any:
     return found
 
 
+@contextlib.contextmanager
+def reaping() -> Iterator[None]:
+    """Wait for the processes that the product leaves to themselves, once they are to end.
+
+    A command ends after it has started one, and the machine's first process reaps it. Called in this process, this
+    process stays its parent.
+    """
+    before = _own_children()
+    yield
+    for pid in _own_children() - before:
+        with contextlib.suppress(ChildProcessError):  # the one who started it has waited for it
+            eventually(lambda pid=pid: os.waitpid(pid, os.WNOHANG)[0], "the end of what runs in the background")
+
+
+def _own_children() -> set[int]:
+    lists = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for path in lists for pid in path.read_text().split()}
+
+
 class Background:
     """A folder, a store and an agent that waits to be let go."""
 
     def __init__(self, tmp: Path, project: Path, store: Path) -> None:
         self.store = store
+        self._children: list[subprocess.Popen[str]] = []
         self.project = project
         self.calls = tmp / "calls"
         self.gate = tmp / "gate"
@@ -83,8 +104,16 @@ class Background:
         """Wait until the agent was started that often."""
         eventually(lambda: self.calls.exists() and len(self.calls.read_text().splitlines()) >= times, "an iteration")
 
+    def end(self) -> None:
+        """Whatever a failed test left comes to its end."""
+        self.gate.unlink(missing_ok=True)
+        for child in self._children:
+            child.kill()
+            with child:  # waits for it and closes its pipes
+                pass
+
     def popen(self, *args: str, **more: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             [sys.executable, "-m", "untildone", *args],
             cwd=self.project,
             env=dict(os.environ),
@@ -94,6 +123,8 @@ class Background:
             text=True,
             **more,
         )
+        self._children.append(child)
+        return child
 
 
 def cut_chain(runs: Runs, background: Background, *then_goals: str) -> str:

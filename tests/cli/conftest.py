@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.background_kit import Background
+from cli.background_kit import Background, reaping
 from cli.cli_kit import Runs, Said, Say
 from cli.far_kit import Elsewhere
 from e2e.worker_kit import Server
@@ -45,8 +45,9 @@ def runs(store: Path) -> Runs:
 @pytest.fixture
 def background(tmp_path: Path, project: Path, store: Path) -> Iterator[Background]:
     made = Background(tmp_path, project, store)
-    yield made
-    made.gate.unlink(missing_ok=True)  # whatever a failed test left in the background comes to its end
+    with reaping():
+        yield made
+        made.end()
 
 
 @pytest.fixture(scope="session")

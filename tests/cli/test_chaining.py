@@ -56,16 +56,6 @@ def test_one_goal_after_the_other_and_one_budget_for_all(
     assert (result["run_id"], result["success"]) == (states[2].run_id, True)
 
 
-def test_people_see_every_result_and_how_to_go_on(say: Say, background: Background, goals: list[str]) -> None:
-    background.let_go()
-    said = say("run", "The first goal", *background.flags, *goals)
-    assert said.code == 0
-    assert said.out.count("1 iteration (1 without a fault)") == 3
-    assert said.out.count("Next goal: ") == 2
-    assert "second.md" in said.out
-    assert "untildone resume" in said.out
-
-
 def test_a_goal_that_is_not_reached_starts_nothing(say: Say, runs: Runs, tmp_path: Path, goals: list[str]) -> None:
     program = tmp_path / "broken"
     program.write_text("#!/bin/sh\nexit 7\n")
@@ -86,9 +76,13 @@ def test_a_spent_budget_lets_the_next_goal_stop_at_once(
     assert [(state.phase, state.attempts) for state in states] == [("completed", 1), ("suspended", 0)]
     advice = say("attach", states[1].run_id).out
     assert "--max-cost N" in advice, "0 would mean no limit"
-    more = say("resume", states[1].run_id, "--max-cost", "5", "--json")
+    # To resume the chain is to resume the run of it that is open.
+    more = say("resume", states[0].run_id, "--max-cost", "5", "--json")
     assert more.code == 0, more.err
-    assert [state.phase for state in chain(runs, first_of(runs))] == ["completed"] * 3
+    states = chain(runs, first_of(runs))
+    assert [state.phase for state in states] == ["completed"] * 3
+    begun = [record for state in states for record in runs.read(state.run_id)]
+    assert sum(isinstance(record.event, ContinuousStarted) for record in begun) == 3
 
 
 def test_a_goal_that_cannot_be_read_is_said_before_anything_starts(
@@ -102,13 +96,21 @@ def test_a_goal_that_cannot_be_read_is_said_before_anything_starts(
     assert not store.exists()
 
 
-@pytest.mark.parametrize("meddle", ["rm -f second.md third.md", "echo EVIL | tee second.md third.md"])
+@pytest.mark.parametrize(
+    "meddle",
+    ["echo EVIL | tee second.md third.md", pytest.param("rm -f second.md third.md", marks=pytest.mark.soak)],
+)
 def test_nobody_who_writes_the_goal_files_chooses_the_next_goal(
     say: Say, runs: Runs, background: Background, goals: list[str], meddle: str
 ) -> None:
     background.let_go()
-    said = say("run", "The first goal", *background.flags, "--check", meddle, *goals, "--json")
+    said = say("run", "The first goal", *background.flags, "--check", meddle, *goals)
     assert said.code == 0, said.err
+    # People see every result and how to go on.
+    assert said.out.count("1 iteration (1 without a fault)") == 3
+    assert said.out.count("Next goal: ") == 2
+    assert "second.md" in said.out
+    assert "untildone resume" in said.out
     states = chain(runs, first_of(runs))
     assert [state.spec.goal for state in states] == ["The first goal", "The second goal", "The third goal"]
     assert [len(state.spec.then_goals) for state in states] == [2, 1, 0]
@@ -131,6 +133,7 @@ def test_a_chain_cut_between_two_goals_says_so_and_goes_on_with_resume(
     assert "not started" not in say("status", first).out
 
 
+@pytest.mark.soak
 def test_a_chain_of_an_older_version_reads_its_files_and_says_when_it_cannot(
     say: Say, runs: Runs, project: Path, background: Background, goals: list[str]
 ) -> None:
@@ -145,6 +148,7 @@ def test_a_chain_of_an_older_version_reads_its_files_and_says_when_it_cannot(
     assert [state.spec.goal for state in chain(runs, first)] == ["The first goal", "Refined", "The third goal"]
 
 
+@pytest.mark.soak
 def test_other_goals_can_be_named_when_a_run_is_taken_up(
     say: Say, runs: Runs, project: Path, background: Background, goals: list[str]
 ) -> None:
@@ -155,21 +159,7 @@ def test_other_goals_can_be_named_when_a_run_is_taken_up(
     assert [state.spec.goal for state in chain(runs, first)] == ["The first goal", "Second", "The fourth goal"]
 
 
-def test_resuming_a_chain_takes_up_the_run_that_stands_open(
-    say: Say, runs: Runs, background: Background, goals: list[str]
-) -> None:
-    background.let_go()
-    assert say("run", "The first goal", *background.flags, *goals, "--max-cost", "0.2", "--json").code == 3
-    first = first_of(runs)
-    assert len(chain(runs, first)) == 2
-    assert say("resume", first, "--max-cost", "9", "--json").code == 0
-    states = chain(runs, first)
-    assert [state.phase for state in states] == ["completed"] * 3
-    begun = [record for state in states for record in runs.read(state.run_id)]
-    assert sum(isinstance(record.event, ContinuousStarted) for record in begun) == 3
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_a_stop_after_the_last_word_still_starts_nothing(
     runs: Runs, say: Say, background: Background, goals: list[str], number: signal.Signals
 ) -> None:
@@ -183,7 +173,7 @@ def test_a_stop_after_the_last_word_still_starts_nothing(
     first = first_of(runs)
     eventually(lambda: runs.state(first).stop is not None, "the stop")
     go.touch()
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=60)
     assert (child.returncode, json.loads(out)["success"]) == (0, True)
     assert f"untildone resume {first}" in err
     assert len(runs.list()) == 1

@@ -39,6 +39,7 @@ from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import Reply, Scenario
 from untildone.store.sqlite import SqliteLog
 
+SOAK = pytest.mark.soak
 STATUS = '{{"loggedIn": {logged_in}, "authMethod": "claude.ai", "loginExpiresAt": {expires}}}'
 
 
@@ -156,13 +157,15 @@ def test_what_became_of_one_tiny_request(answer: str, status: str, detail: str) 
     assert bool(row.remedy) == (status != "ok")
 
 
-def test_a_folder_for_temporary_files_that_is_gone(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_for_temporary_files_that_is_gone(
+    doctor: Callable[[], Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    said = say("doctor", "--json")
+    said = doctor()
     assert rows(said)["temp"]["detail"] == f"TMPDIR is {tmp_path / 'gone'}, where nothing can be written"
     assert said.code == 1
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    assert "temp" not in rows(say("doctor", "--json"))
+    assert "temp" not in rows(doctor())
 
 
 # --- on this machine ---
@@ -179,6 +182,13 @@ def claude(tmp_path: Path) -> Callable[[str], str]:
         return str(program)
 
     return make
+
+
+@pytest.fixture
+def doctor(say: Say, claude: Callable[[str], str]) -> Callable[[], Said]:
+    """The command, with such a program: the real one takes half a second to say its version."""
+    program = claude(STATUS.format(logged_in="true", expires="null"))
+    return lambda: say("doctor", "--claude", program, "--json")
 
 
 def rows(said: Said) -> dict[str, dict[str, Any]]:
@@ -231,8 +241,12 @@ def test_an_hour_that_is_none(say: Say) -> None:
     ("reply", "row"),
     [
         (Reply(text="ok"), ("ok", "it answers ($")),
-        (Reply(status=401, message="invalid x-api-key", repeat=20), ("missing", "it was refused: ")),
-        (Reply(status=529, message="overloaded", repeat=20), ("warning", "it cannot answer now: ")),
+        pytest.param(
+            Reply(status=401, message="invalid x-api-key", repeat=20), ("missing", "it was refused: "), marks=SOAK
+        ),
+        pytest.param(
+            Reply(status=529, message="overloaded", repeat=20), ("warning", "it cannot answer now: "), marks=SOAK
+        ),
     ],
 )
 def test_online_asks_the_real_claude(
@@ -253,11 +267,11 @@ def git(folder: Path, *args: str) -> None:
     subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *args], cwd=folder, check=True, timeout=30)
 
 
-def test_the_folder_its_remote_and_who_commits(say: Say, project: Path, tmp_path: Path) -> None:
+def test_the_folder_its_remote_and_who_commits(doctor: Callable[[], Said], project: Path, tmp_path: Path) -> None:
     git(project, "init", "-q", "-b", "main")
     git(project, "remote", "add", "origin", str(tmp_path / "nowhere"))
     (project / "mine.txt").write_text("mine")
-    found = rows(say("doctor", "--json"))
+    found = rows(doctor())
     assert (found["folder"]["status"], found["remote"]["status"]) == ("warning", "warning")
     assert "1 uncommitted file" in found["folder"]["detail"]
     git(tmp_path, "init", "-q", "--bare", "nowhere")
@@ -265,27 +279,29 @@ def test_the_folder_its_remote_and_who_commits(say: Say, project: Path, tmp_path
     git(project, "commit", "-qm", "first")
     git(project, "config", "user.name", "Ada")
     git(project, "config", "user.email", "ada@example.org")
-    found = rows(say("doctor", "--json"))
+    found = rows(doctor())
     assert [found[name]["status"] for name in ("folder", "remote", "git")] == ["ok", "ok", "ok"]
     assert found["git"]["detail"].endswith("commits as Ada <ada@example.org>")
 
 
-def test_a_run_that_works_here_is_in_the_way(say: Say, runs: Runs, project: Path) -> None:
+def test_a_run_that_works_here_is_in_the_way(doctor: Callable[[], Said], runs: Runs, project: Path) -> None:
     run_id = runs.begin(project)
     with (runs.path.parent / "locks" / f"{run_id}.lock").open("r+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        busy = say("doctor", "--json")
+        busy = doctor()
     assert rows(busy)["folder"]["status"] == "missing"
     assert "night is at work here" in rows(busy)["folder"]["detail"]
-    assert rows(say("doctor", "--json"))["folder"]["status"] != "missing"
+    assert rows(doctor())["folder"]["status"] != "missing"
 
 
-def test_the_store_says_how_large_it_is_and_how_much_of_it_is_free(say: Say, runs: Runs, project: Path) -> None:
+def test_the_store_says_how_large_it_is_and_how_much_of_it_is_free(
+    doctor: Callable[[], Said], runs: Runs, project: Path
+) -> None:
     words = [AgentMessage(iteration_num=1, text="x" * 1000)] * 3000
     runs.begin(project, *words)
 
     def detail() -> str:
-        return str(rows(say("doctor", "--json"))["store"]["detail"])
+        return str(rows(doctor())["store"]["detail"])
 
     assert re.search(r"1 run, \d\.\d MiB, [\d ]+KiB of it free$", detail()), detail()
 
@@ -298,9 +314,9 @@ def test_the_store_says_how_large_it_is_and_how_much_of_it_is_free(say: Say, run
     assert re.search(r"1 run, \d\.\d MiB, [34]\.\d MiB of it free$", detail()), detail()
 
 
-def test_a_disk_below_the_reserve(say: Say, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_below_the_reserve(doctor: Callable[[], Said], project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNTILDONE_DISK_RESERVE", "900TB")
-    said = say("doctor", "--json")
+    said = doctor()
     assert (rows(said)["disk"]["status"], said.code) == ("missing", 1)
 
 

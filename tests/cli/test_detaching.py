@@ -55,26 +55,12 @@ def test_the_command_is_over_once_the_run_is_in_the_log(
     streams = [str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in range(3)]
     log = store / "runs" / f"{row.run_id}.log"
     assert streams == [os.devnull, str(log), str(log)]
+    os.kill(pid, signal.SIGHUP)  # means nothing to it
     background.let_go()
     over(runs, row.run_id)
     assert runs.state(row.run_id).phase == "completed"
     # Its last words come after the last event.
     eventually(lambda: "1 iteration (1 without a fault)" in log.read_text(), "the summary")
-
-
-def test_a_hangup_means_nothing_to_it(say: Say, runs: Runs, background: Background) -> None:
-    run_id, pid = started(say, background)
-    os.kill(pid, signal.SIGHUP)
-    background.let_go()
-    over(runs, run_id)
-    assert runs.state(run_id).phase == "completed"
-
-
-def test_stop_reaches_it(say: Say, runs: Runs, background: Background) -> None:
-    run_id, _ = started(say, background)
-    assert say("stop", run_id).code == 0
-    over(runs, run_id)
-    assert runs.state(run_id).stop_reason == "stop_requested"
 
 
 def test_what_the_run_refuses_is_said_here(say: Say, background: Background, project: Path, store: Path) -> None:
@@ -88,15 +74,6 @@ def test_what_the_run_refuses_is_said_here(say: Say, background: Background, pro
     assert list((store / "runs").iterdir()) == [], "a log that says nothing more is not kept"
 
 
-def test_a_second_run_in_the_same_folder_is_refused(say: Say, runs: Runs, background: Background) -> None:
-    run_id, _ = started(say, background)
-    said = say("run", "another goal", *background.flags, "--detach")
-    assert said.code == 2
-    assert run_id in said.err
-    background.let_go()
-    over(runs, run_id)
-
-
 def test_a_folder_that_is_called_like_us_is_not_us(
     say: Say, runs: Runs, background: Background, project: Path, tmp_path: Path
 ) -> None:
@@ -104,8 +81,9 @@ def test_a_folder_that_is_called_like_us_is_not_us(
     (project / "untildone" / "__init__.py").write_text("")
     (project / "untildone" / "__main__.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w')")
     background.let_go()
-    run_id, _ = started(say, background)
+    run_id = say("run", "a goal", *background.flags, "--detach", "--quiet").out.strip()
     over(runs, run_id)
+    assert runs.state(run_id).phase == "completed"
     assert not (tmp_path / "owned").exists()
 
 
@@ -115,17 +93,10 @@ def test_a_result_that_nobody_waits_for_cannot_be_shaped(say: Say, background: B
     assert "--detach" in said.err
 
 
-def test_quiet_gives_the_id_alone(say: Say, runs: Runs, background: Background) -> None:
-    background.let_go()
-    run_id = say("run", "a goal", *background.flags, "--detach", "--quiet").out.strip()
-    over(runs, run_id)
-    assert runs.state(run_id).phase == "completed"
-
-
 def test_the_command_the_program_gives_itself_is_not_for_people(say: Say, background: Background) -> None:
     assert "detached" not in say("--help").out.replace("--detach", "")
     child = background.popen("detached")
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=60)
     assert (child.returncode, err.count("\n")) == (2, 1)
     assert "--detach" in err
 
@@ -133,59 +104,56 @@ def test_the_command_the_program_gives_itself_is_not_for_people(say: Say, backgr
 # --- watching it ---------------------------------------------------------------------------------------
 
 
-def test_attach_shows_the_rest_and_ends_as_the_run_does(say: Say, runs: Runs, background: Background) -> None:
-    run_id, _ = started(say, background)
-    child = watch(background, run_id)
-    background.let_go()
-    out, err = child.communicate(timeout=30)
-    assert child.returncode == 0, err
-    assert "1 iteration (1 without a fault)" in out
-    assert "iteration 1" in out
-    over(runs, run_id)
-
-
 def test_leaving_does_not_stop_it(say: Say, runs: Runs, background: Background) -> None:
     run_id, _ = started(say, background)
     child = watch(background)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
     assert "goes on" in err
     assert any(row.alive for row in runs.list())
+    leave_the_live_screen(run_id)
+    refused = say("run", "another goal", *background.flags, "--detach")
+    assert (refused.code, run_id in refused.err) == (2, True), "the folder is in use"
     background.let_go()
     over(runs, run_id)
     assert runs.state(run_id).phase == "completed"
 
 
-def test_the_live_screen_says_what_ctrl_c_does_here(say: Say, runs: Runs, background: Background) -> None:
-    run_id, _ = started(say, background)
+def leave_the_live_screen(run_id: str) -> None:
+    """It says what Ctrl+C does here."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ |= {"TERM": "xterm", "PYTHONUTF8": "1", "COLUMNS": "100", "LINES": "40"}
         os.execv(sys.executable, [sys.executable, "-m", "untildone", "attach", run_id])
     shown = ""
     while "Ctrl+C leaves it working ·" not in shown:
-        assert select.select([terminal], [], [], 20)[0], shown
+        assert select.select([terminal], [], [], 60)[0], shown
         shown += os.read(terminal, 4096).decode("utf-8", "replace")
     os.write(terminal, b"\x03")
     while "goes on without you" not in shown:
-        assert select.select([terminal], [], [], 20)[0], shown
+        assert select.select([terminal], [], [], 60)[0], shown
         shown += os.read(terminal, 4096).decode("utf-8", "replace")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     os.close(terminal)
     assert "stops and keeps" not in shown
-    background.let_go()
-    over(runs, run_id)
-    assert runs.state(run_id).phase == "completed"
 
 
-def test_whoever_watches_is_told_that_the_driver_died(say: Say, background: Background) -> None:
+def test_a_driver_that_died_is_told_and_its_run_taken_up_again(say: Say, runs: Runs, background: Background) -> None:
     run_id, pid = started(say, background)
     child = watch(background, run_id)
     os.kill(pid, signal.SIGKILL)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=60)
     assert child.returncode == 1
     assert "untildone resume" in err
+    over(runs, run_id)
+    background.let_go()
+    said = say("resume", "--interrupted", "--detach")
+    assert said.code == 0, said.err
+    assert f"untildone attach {run_id}" in said.out
+    over(runs, run_id)
+    assert runs.state(run_id).phase == "completed"
+    assert "no interrupted runs" in say("resume", "--interrupted").out
 
 
 def test_attach_to_a_run_that_stopped_says_how(say: Say, runs: Runs, project: Path) -> None:
@@ -201,26 +169,14 @@ def test_attach_follows_a_chain(say: Say, runs: Runs, background: Background, pr
     run_id, _ = started(say, background, "--then", "second.md")
     child = watch(background, run_id)
     background.let_go()
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
     assert out.count("1 iteration (1 without a fault)") == 2
+    assert "iteration 1" in out
     over(runs, next_run_id(run_id))
 
 
 # --- after a crash ---------------------------------------------------------------------------------------
-
-
-def test_runs_whose_driver_died_are_taken_up_again(say: Say, runs: Runs, background: Background) -> None:
-    run_id, pid = started(say, background)
-    os.kill(pid, signal.SIGKILL)
-    over(runs, run_id)
-    background.let_go()
-    said = say("resume", "--interrupted", "--detach")
-    assert said.code == 0, said.err
-    assert f"untildone attach {run_id}" in said.out
-    over(runs, run_id)
-    assert runs.state(run_id).phase == "completed"
-    assert "no interrupted runs" in say("resume", "--interrupted").out
 
 
 def test_a_shutdown_in_order_is_an_interruption_a_stop_is_none(say: Say, runs: Runs, background: Background) -> None:
@@ -232,24 +188,8 @@ def test_a_shutdown_in_order_is_an_interruption_a_stop_is_none(say: Say, runs: R
     background.working(times=2)
     assert say("stop", run_id).code == 0
     over(runs, run_id)
+    assert runs.state(run_id).stop_reason == "stop_requested"
     assert "no interrupted runs" in say("resume", "--interrupted").out
-
-
-def test_one_after_the_other_and_one_that_cannot_be_is_no_reason_to_leave_the_rest(
-    say: Say, runs: Runs, tmp_path: Path, project: Path, background: Background
-) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    runs.begin(gone, run_id="aaaaaaaaaaaa", name="lost", status="running")
-    gone.rmdir()
-    run_id, pid = started(say, background)
-    os.kill(pid, signal.SIGKILL)
-    over(runs, run_id)
-    background.let_go()
-    said = say("resume", "--interrupted")
-    assert said.code == 2, "the first that could not be taken up"
-    assert str(gone) in said.err
-    assert runs.state(run_id).phase == "completed"
 
 
 @pytest.mark.parametrize(
@@ -285,14 +225,22 @@ def test_what_was_cut_off_and_is_left_is_said(say: Say, runs: Runs, project: Pat
     assert said.err.count("\n") == 3
 
 
-def test_a_run_that_waited_for_days_is_taken_up(say: Say, runs: Runs, project: Path, background: Background) -> None:
+def test_a_run_that_waited_for_days_is_taken_up_and_one_that_cannot_be_is_no_reason_to_leave_it(
+    say: Say, runs: Runs, tmp_path: Path, project: Path, background: Background
+) -> None:
     """A weekly limit, and then a reboot: how long a session may rest has nothing to do with it."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    runs.begin(gone, run_id="aaaaaaaaaaaa", name="lost", status="running")
+    gone.rmdir()
     background.let_go()
     claude = AgentOptions(agent="claude_cli", claude=background.flags[3])
     run_id = runs.begin(
         project, *FIRST, status="running", policy=Policy(max_runs=5, session_expiry=-1.0), options=claude
     )
-    assert say("resume", "--interrupted").code == 0
+    said = say("resume", "--interrupted")
+    assert said.code == 2, "the first that could not be taken up"
+    assert str(gone) in said.err
     assert runs.state(run_id).phase == "completed"
 
 

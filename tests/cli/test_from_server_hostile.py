@@ -22,7 +22,10 @@ from untildone.uplink.client import HttpUplink
 from untildone.uplink.fetching import Reader
 
 
-@pytest.mark.parametrize("name", [".git/config", "work.txt", "mine.md", "sub/n.md"])
+@pytest.mark.parametrize(
+    "name",
+    [".git/config", "sub/n.md", *(pytest.param(name, marks=pytest.mark.soak) for name in ("work.txt", "mine.md"))],
+)
 def test_notes_become_no_file_but_notes(far: Elsewhere, say: Say, project: Path, name: str) -> None:
     """The other machine chose both their name and what they say."""
     (far.folder / "sub").symlink_to(far.tmp)

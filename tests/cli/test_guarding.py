@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.cli_kit import FIRST, SUSPENDED, Runs
+from cli.cli_kit import FIRST, SUSPENDED, Runs, Say
 from untildone.cli.guarding import is_inside_agent
 from untildone.core.events import SteeringRefused
 
@@ -43,8 +43,8 @@ def test_what_a_check_runs_may_have_been_written_by_the_agent(monkeypatch: pytes
 @pytest.mark.parametrize(
     "shell",
     [
-        "env -u UNTILDONE_RUN untildone limits; exit $?",
-        "env -u UNTILDONE_RUN sh -c 'untildone limits; exit $?'; exit $?",
+        pytest.param("env -u UNTILDONE_RUN untildone limits; exit $?", marks=pytest.mark.soak),
+        pytest.param("env -u UNTILDONE_RUN sh -c 'untildone limits; exit $?'; exit $?", marks=pytest.mark.soak),
         "env -i PATH=$PATH HOME=$HOME UNTILDONE_HOME=$UNTILDONE_HOME setsid --wait untildone limits; exit $?",
     ],
 )
@@ -57,10 +57,13 @@ def test_taking_the_mark_out_hides_nothing(runs: Runs, project: Path, shell: str
 
 
 @pytest.mark.parametrize("command", ["run x -m 1", "tasks TODO.md -m 1", "rehearse", "run x -m 1 --dry-run"])
-def test_an_agent_starts_no_runs(project: Path, store: Path, command: str) -> None:
+def test_an_agent_starts_no_runs(
+    say: Say, project: Path, store: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     (project / "TODO.md").write_text("- [ ] a\n")
-    said = ask(f"untildone {command}", UNTILDONE_RUN=RUN)
-    assert (said.returncode, said.stdout) == (5, "")
+    monkeypatch.setenv("UNTILDONE_RUN", RUN)
+    said = say(*command.split())
+    assert (said.code, said.out) == (5, "")
     assert not store.exists()
 
 
@@ -71,8 +74,11 @@ def test_a_refusal_is_recorded_in_the_agents_own_run(runs: Runs, project: Path) 
     assert [record.event for record in runs.read()][-1] == SteeringRefused(command="limits --max-cost 1000")
 
 
-def test_an_agent_of_no_known_run_is_refused_all_the_same(runs: Runs, project: Path) -> None:
+def test_an_agent_of_no_known_run_is_refused_all_the_same(
+    say: Say, runs: Runs, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs.begin(project, *FIRST, SUSPENDED)
-    said = ask("untildone stop", UNTILDONE_RUN="nobody")
-    assert (said.returncode, said.stderr.count("\n")) == (5, 1)
+    monkeypatch.setenv("UNTILDONE_RUN", "nobody")
+    said = say("stop")
+    assert (said.code, said.err.count("\n")) == (5, 1)
     assert not any(isinstance(record.event, SteeringRefused) for record in runs.read())

@@ -209,7 +209,10 @@ def test_an_interrupted_run_is_resumed_the_way_this_command_says(
     assert "no such luck" in result["error"], "the agent of this command was started"
 
 
-@pytest.mark.parametrize(("answer", "code", "attempts"), [("resume", 1, 2), ("new", 1, 1), ("quit", 130, 1)])
+@pytest.mark.parametrize(
+    ("answer", "code", "attempts"),
+    [("resume", 1, 2), ("quit", 130, 1), pytest.param("new", 1, 1, marks=pytest.mark.soak)],
+)
 def test_on_a_terminal_it_asks(
     runs: Runs, project: Path, failing: list[str], *, answer: str, code: int, attempts: int
 ) -> None:
@@ -296,6 +299,7 @@ latency = 60.0
 """
 
 
+@pytest.mark.soak  # tests/cli/test_signals.py does it with a small program in place of Claude
 @pytest.mark.claude
 def test_ctrl_c_stops_the_run_and_it_can_be_resumed(
     say: Say, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -309,7 +313,7 @@ def test_ctrl_c_stops_the_run_and_it_can_be_resumed(
                 if "iteration 1 started" in line:
                     child.send_signal(signal.SIGINT)
                     break
-            rest, _ = child.communicate(timeout=30)
+            rest, _ = child.communicate(timeout=60)
     assert child.returncode == 130, rest
     assert "untildone resume slow" in rest
     run_id = json.loads(say("status", "slow", "--json").out)["run_id"]

@@ -19,7 +19,7 @@ from cli.cli_kit import Say
 from untildone.cli.serving import block, database_url, shown_database
 from untildone.server.context import ServerSettings
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 SERVE = (sys.executable, "-m", "untildone", "serve", "--port", "0")
 
 
@@ -90,8 +90,10 @@ def test_the_login_link_is_for_a_terminal() -> None:
         os.close(terminal)
 
 
-def test_it_says_where_it_is_and_ends_with_one_line(store: Path) -> None:
+def test_it_says_where_it_is_and_ends_with_one_line(say: Say, store: Path) -> None:
+    noted = Path(f"{database_url(None).removeprefix('sqlite:///')}.address")
     with serving() as (process, said):
+        wait_for(noted)
         url = said.split()[3]
         # Into a log, which others read: nothing that opens the door.
         assert "once_" not in said
@@ -100,14 +102,17 @@ def test_it_says_where_it_is_and_ends_with_one_line(store: Path) -> None:
         assert "from this machine only" in said
         with urllib.request.urlopen(f"{url}/healthz", timeout=PATIENCE) as answer:
             assert answer.status == 200
+        # A link for a login leads to the server that is running.
+        link = say("token", "login").out.strip()
+        assert link.startswith(f"{url}/login/")
+        assert pressed(link)[0] == 200
         # A browser that watches does not keep it from ending.
         stream = urllib.request.urlopen(f"{url}/api/v1/stream", timeout=PATIENCE)
-        began = time.monotonic()
         code, out, err = ended(process, signal.SIGTERM)
-        took = time.monotonic() - began
         stream.close()
         assert (code, out, err) == (0, "", "untildone: stopped; runs go on without the server\n")
-        assert took < PATIENCE / 3
+    assert not noted.exists(), "nobody answers there any more"
+    assert say("token", "login").out.startswith("http://127.0.0.1:8642/login/")
 
 
 def test_tokens_of_the_command_work_while_it_runs_and_fail_at_once_when_revoked(say: Say) -> None:
@@ -135,7 +140,7 @@ def test_tokens_of_the_command_work_while_it_runs_and_fail_at_once_when_revoked(
         assert status(secret) == 200
         rotated = say("token", "rotate", key_id)
         assert status(rotated.out.strip()) == 200
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE
         while status(secret) != 401:
             assert time.monotonic() < deadline
         link = say("token", "login", "--address", url).out.strip()
@@ -145,19 +150,6 @@ def test_tokens_of_the_command_work_while_it_runs_and_fail_at_once_when_revoked(
         for hidden in (secret, rotated.out.strip(), link.rpartition("/")[2]):
             assert hidden not in out + err
         assert (code, err.count("\n")) == (0, 1)
-
-
-def test_a_login_link_leads_to_the_server_that_is_at_work(say: Say) -> None:
-    noted = Path(f"{database_url(None).removeprefix('sqlite:///')}.address")
-    with serving() as (process, block_of_it):
-        wait_for(noted)
-        url = block_of_it.split()[3]
-        link = say("token", "login").out.strip()
-        assert link.startswith(f"{url}/login/")
-        assert pressed(link)[0] == 200
-        assert ended(process, signal.SIGTERM)[0] == 0
-    assert not noted.exists(), "nobody answers there any more"
-    assert say("token", "login").out.startswith("http://127.0.0.1:8642/login/")
 
 
 def test_the_environment_sets_everything(store: Path, tmp_path: Path) -> None:
@@ -296,5 +288,5 @@ runner = asyncio.Runner()
 runner.run(main())
 serving._close(runner)
 """
-    done = subprocess.run([sys.executable, "-c", program], timeout=30, capture_output=True, check=False)
+    done = subprocess.run([sys.executable, "-c", program], timeout=PATIENCE, capture_output=True, check=False)
     assert done.returncode == 1

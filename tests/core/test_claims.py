@@ -353,15 +353,13 @@ def test_reading_never_fails_and_never_invents(parts: list[str], prompt: list[st
 def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:
     def seconds(size: int) -> float:
         text = f"---LOOP_STATUS---\n{piece * (size // len(piece))}\n---END_LOOP_STATUS---\n{SIGNAL}x"
-        best = float("inf")
-        for _ in range(3):
-            begin = time.process_time()
-            read(text, prompt=text)
-            best = min(best, time.process_time() - begin)
-        return best
+        begin = time.thread_time()
+        read(text, prompt=text)
+        return time.thread_time() - begin
 
     # Quadratic work would take 64 times as long for 8 times the text.
-    assert seconds(400_000) < 30 * seconds(50_000)
+    limit = 30 * seconds(25_000)
+    assert any(seconds(200_000) < limit for _ in range(5)), "not even once in five tries"
 
 
 def test_the_shared_files_run_under_a_bare_python_from_another_folder() -> None:

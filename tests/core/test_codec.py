@@ -55,7 +55,7 @@ def test_every_type_name_belongs_to_one_class() -> None:
 
 
 @pytest.mark.parametrize("cls", REGISTRY.values(), ids=REGISTRY.keys())
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_event_survives_the_round_trip(cls: type[Event], data: st.DataObject) -> None:
     event = data.draw(values_of(cls))
@@ -63,7 +63,7 @@ def test_every_event_survives_the_round_trip(cls: type[Event], data: st.DataObje
     assert type(_there_and_back(event)) is cls
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(text=st.text(st.characters(codec=None), max_size=30), key=st.text(st.characters(codec=None), max_size=5))
 def test_no_text_makes_encoding_fail(text: str, key: str) -> None:
     back = _there_and_back(AgentSystem(iteration_num=1, subtype=text, data={key: [text]}))

@@ -163,7 +163,7 @@ def any_log(draw: st.DrawFn) -> list[Record]:
     return [Record(seq=n, at=draw(TIMES), event=event) for n, event in enumerate([*begin, *events], 1)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(any_log(), TIMES)
 def test_fold_and_decide_have_an_answer_to_anything(log: list[Record], now: float) -> None:
     state = fold(log)
@@ -172,13 +172,13 @@ def test_fold_and_decide_have_an_answer_to_anything(log: list[Record], now: floa
     next_look(state, now)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(any_log(), st.integers(0, 12))
 def test_folding_in_two_parts_is_folding_at_once(log: list[Record], cut: int) -> None:
     assert fold(log[cut:], fold(log[:cut])) == fold(log)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(any_log())
 def test_a_snapshot_is_the_state(log: list[Record]) -> None:
     state = fold(log)
@@ -188,7 +188,7 @@ def test_a_snapshot_is_the_state(log: list[Record]) -> None:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from(["ok", "claim", "rate_limit", "crash", "cut", "kill", "stop", "message"]), max_size=30))
 def test_no_cost_is_lost_or_doubled_whatever_is_cut_off(story: list[str]) -> None:
     """A simulated life: what was served is exactly what is booked."""

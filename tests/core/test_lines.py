@@ -138,7 +138,7 @@ def test_only_who_looked_at_the_tree_says_that_nothing_changed(tree: str, said: 
 @pytest.mark.parametrize(
     "kind", sorted(codec.REGISTRY.values(), key=lambda kind: kind.TYPE), ids=lambda kind: kind.TYPE
 )
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_every_event_has_one_safe_line(kind: type[Event], data: st.DataObject) -> None:
     said = line(data.draw(values_of(kind)))

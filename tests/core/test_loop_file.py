@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from untildone.core.loop_file import DEFAULT_MAX_ITERATIONS, LoopFile, changed, deadline_after, new_file, parse
@@ -216,6 +216,7 @@ def test_a_new_file_can_be_read_back() -> None:
     )
 
 
+@settings(max_examples=40)
 @given(text=state_texts, iteration=st.integers(0, 10**9 - 1))
 def test_counting_keeps_every_other_byte(text: str, iteration: int) -> None:
     before = parse(text)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from untildone.core import codec
@@ -245,6 +245,7 @@ LINES = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(st.lists(LINES, max_size=12))
 def test_whatever_stands_there_can_be_folded_and_stored(lines: list[dict[str, Any]]) -> None:
     notes = taken(STARTED)

@@ -162,7 +162,7 @@ def test_a_trial_says_that_it_is_one() -> None:
     assert ("test" in note.title, note.facts, note.run_id) == (True, {"event": "test"}, "test")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data(), now=st.floats(allow_nan=False, allow_infinity=False))
 def test_no_event_however_strange_breaks_it(data: st.DataObject, now: float) -> None:
     kind: Any = data.draw(st.sampled_from(NOTED))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.run_kit import after, completed, done_claim, started
@@ -88,7 +88,8 @@ def test_nothing_but_a_passed_verdict_after_the_last_work_is_proof(
         assert done_for(state) is Reason.VALIDATION_PASSED
 
 
-@given(st.lists(verdicts, max_size=12))
+@settings(max_examples=40)
+@given(st.lists(verdicts, max_size=8))
 def test_suspicion_never_goes_away_and_has_a_reason(events: list[ev.IterationValidation]) -> None:
     suspects: set[str] = set()
     for number in range(len(events) + 1):

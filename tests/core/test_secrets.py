@@ -142,7 +142,7 @@ def test_only_so_many_are_told():
     assert len(scan(("a", n, SECRETS["GitHub token"]) for n in range(1000))) == MOST_FINDINGS
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=300))
 def test_any_text_is_taken(line):
     scan([("a", 1, line)])
@@ -156,12 +156,12 @@ def test_a_long_line_costs_no_more_than_its_size(piece):
     def seconds(size: int) -> float:
         line = (piece * size)[:size]
         start = time.thread_time()
-        for _ in range(20):
+        for _ in range(10):
             secret_in(line)
         return time.thread_time() - start
 
-    small = max(min(seconds(LINE // 4) for _ in range(3)), 0.01)
-    assert min(seconds(LINE) for _ in range(3)) < small * 10
+    limit = 10 * max(seconds(LINE // 4), 0.01)
+    assert any(seconds(LINE) < limit for _ in range(5)), "not even once in five tries"
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -224,7 +224,7 @@ def test_a_key_in_one_line_goes_as_a_whole():
     assert told == f'"private_key": "[secret: private key]{END}\\n",'
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=300), st.sampled_from(sorted(SECRETS.values())), st.text(max_size=100))
 def test_whatever_is_around_it_nothing_is_found_afterwards(before, secret, after):
     told = redact(f"{before}{secret}{after}")
@@ -239,8 +239,8 @@ def test_redacting_costs_no_more_than_the_size():
         redact(text)
         return time.thread_time() - start
 
-    small = max(min(seconds(50) for _ in range(3)), 0.005)
-    assert min(seconds(400) for _ in range(3)) < small * 8 * 3
+    limit = 8 * 3 * max(seconds(50), 0.005)
+    assert any(seconds(400) < limit for _ in range(5)), "not even once in five tries"
 
 
 @pytest.mark.parametrize("before", [0, LINE - 20, LINE, LINE + 7, 3 * LINE - 10, 50_000])

@@ -79,7 +79,7 @@ def test_any_text_can_be_taken_apart(text: str) -> None:
 
 @pytest.mark.parametrize("piece", ["$(", "`", "'", '"', "(", "<(", "bash -c '", "eval ", "a <<E\n", "\\"])
 def test_nesting_without_end_comes_to_an_end(piece: str) -> None:
-    assert simple_commands(piece * 20_000) is not None
+    assert simple_commands(piece * 5_000) is not None
 
 
 def test_no_more_is_read_than_a_command_can_need() -> None:

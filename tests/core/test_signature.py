@@ -99,12 +99,10 @@ def test_any_text_can_be_named(text: str) -> None:
 def test_naming_takes_time_in_proportion_to_the_text(piece: str) -> None:
     def seconds(size: int) -> float:
         text = piece * (size // len(piece)) + "\nerror: at last"
-        best = float("inf")
-        for _ in range(3):
-            begin = time.process_time()
-            error_signature(text)
-            best = min(best, time.process_time() - begin)
-        return best
+        begin = time.thread_time()
+        error_signature(text)
+        return time.thread_time() - begin
 
     # Quadratic work would take 64 times as long for 8 times the text.
-    assert seconds(1_000_000) < 30 * seconds(125_000)
+    limit = 30 * seconds(50_000)
+    assert any(seconds(400_000) < limit for _ in range(5)), "not even once in five tries"

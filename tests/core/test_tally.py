@@ -70,8 +70,8 @@ def test_what_runners_print(output: str, seen: Tally | None) -> None:
 @pytest.mark.parametrize("piece", ["1 passed, ", "# tests 1\n", "Tests: 1, ", "=", "Ran 1 test in \n", " ", "1 a "])
 def test_hostile_output_costs_no_more_than_long_output(piece: str) -> None:
     began = time.perf_counter()
-    tally("x" * 1_000_000)
+    tally("x" * 200_000)
     plain = time.perf_counter() - began
     began = time.perf_counter()
-    tally(piece * (1_000_000 // len(piece)))
+    tally(piece * (200_000 // len(piece)))
     assert time.perf_counter() - began < 200 * plain + 1

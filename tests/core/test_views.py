@@ -324,7 +324,7 @@ def test_hostile_words_never_reach_a_line_raw() -> None:
     assert "\x1b" not in result_line("{error}", view) + monitor_line(view)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(st.one_of([values_of(kind) for kind in HANDLERS]), max_size=6), st.booleans())
 def test_any_history_can_be_looked_at(events: list[ev.Event], alive: bool) -> None:
     state = fold(records(events))

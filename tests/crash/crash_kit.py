@@ -3,16 +3,19 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crash.driver import run_id_of
+from crash.driver import Job, StillClock, drive, run_id_of
 from crash.laborer import PRICE, WORK
+from crash.points import Deaths, Mortal
 from repositories import new_repository
 from untildone import wiring
 from untildone.core import events as ev
@@ -20,9 +23,12 @@ from untildone.core import trace as tr
 from untildone.core.fold import fold
 from untildone.core.state import LoopState
 from untildone.engine.journal import load_state
+from untildone.sandbox import guard
+from untildone.store.memory import MemoryLog
 
 TESTS = Path(__file__).parent.parent
 KILLED = -9
+GUARD = guard.__file__
 
 
 @dataclass
@@ -31,6 +37,7 @@ class CrashStage:
 
     folder: Path
     env: dict[str, str] = field(default_factory=dict)
+    work: tuple[str, ...] = WORK
 
     def __post_init__(self) -> None:
         self.repo = new_repository(self.folder / "repo", "work", {})
@@ -107,7 +114,9 @@ class CrashStage:
     def _check_end(self, state: LoopState) -> None:
         assert (state.phase, state.stop_reason, state.verified) == ("completed", "validation_passed", True)
         assert state.open is None
-        assert {path.name: path.read_text() for path in self.repo.glob("*.txt")} == {name: f"{name}\n" for name in WORK}
+        assert {path.name: path.read_text() for path in self.repo.glob("*.txt")} == {
+            name: f"{name}\n" for name in self.work
+        }
         # The copy of the state is only ever a shortcut to what the events say.
         assert self.state() == state
 
@@ -119,7 +128,7 @@ class CrashStage:
         failed = [e for e in closed if isinstance(e, ev.IterationFailed)]
         assert {e.error_type for e in failed} <= {"driver_died"}
         assert len(failed) <= deaths
-        assert len(WORK) <= state.attempts <= len(WORK) + deaths
+        assert len(self.work) <= state.attempts <= len(self.work) + deaths
         assert state.successes + len(failed) == state.attempts
         (begun,) = [e for e in events if isinstance(e, ev.ContinuousStarted)]
         assert begun.run_id == self.run_id
@@ -143,7 +152,43 @@ class CrashStage:
         assert landed == [line.split(" ", 1)[0] for line in made], "each commit is written down, once"
         assert state.commits == len(made)
         assert self.git("status", "--porcelain") == "", "all work is committed"
-        assert self.git("ls-tree", "--name-only", "HEAD").split() == sorted(WORK)
+        assert self.git("ls-tree", "--name-only", "HEAD").split() == sorted(self.work)
+
+
+class MemoryStage(CrashStage):
+    """One repository, a store in memory, and drivers in this process: what a death costs here is not a new process."""
+
+    def __init__(self, folder: Path, runner: asyncio.Runner, **told: Any) -> None:
+        super().__init__(folder, work=told.get("work", WORK))
+        self.job = Job(stage=folder, **told)
+        self._runner = runner
+        self._clock = StillClock(wiring.system_clock())
+        self._log = MemoryLog(self._clock)
+
+    def drive_until_it_is_done(self, deaths: Deaths) -> None:
+        """One driver after the other; all but the last die."""
+        while self._runner.run(self._drive(Mortal(deaths))):
+            pass
+
+    async def _drive(self, points: Mortal) -> bool:
+        """Whether the driver died."""
+        try:
+            await drive(self.job, self._log, self._clock, points)
+        except BaseException:
+            if not points.is_dead:
+                raise
+        await self._log.close()
+        # A guard whose driver is dead ends its program; here the process of the driver lives on.
+        for pid in processes_of(self.run_id):
+            if GUARD in Path(f"/proc/{pid}/cmdline").read_text():
+                os.kill(pid, signal.SIGKILL)
+        return points.is_dead
+
+    def records(self) -> list[ev.Record]:
+        return self._runner.run(self._log.read(self.run_id))
+
+    def state(self) -> LoopState:
+        return self._runner.run(load_state(self._log, self.run_id))
 
 
 def tries(events: list[ev.Event]) -> list[tuple[ev.IterationStarted, ev.IterationCompleted | ev.IterationFailed]]:
@@ -160,6 +205,16 @@ def tries(events: list[ev.Event]) -> list[tuple[ev.IterationStarted, ev.Iteratio
             opening = None
     assert opening is None, "never closed"
     return found
+
+
+@contextmanager
+def naming(point: str | Deaths) -> Iterator[None]:
+    """Say where the driver had died, if anything is wrong afterwards."""
+    try:
+        yield
+    except AssertionError as wrong:
+        wrong.add_note(f"it had died {point}")
+        raise
 
 
 def check_books(served: Mapping[str, float], events: list[ev.Event], state: LoopState) -> int:
@@ -182,7 +237,7 @@ def check_books(served: Mapping[str, float], events: list[ev.Event], state: Loop
 def ending_of(driver: subprocess.Popen[str]) -> str:
     """What a driver said up to its end."""
     try:
-        return driver.communicate(timeout=60)[0]
+        return driver.communicate(timeout=120)[0]
     finally:
         driver.kill()
         driver.wait()

@@ -1,24 +1,26 @@
 """A driver of its own: starts the run, or takes it up where it stands, and perhaps dies at a named boundary.
 
-python -m crash.driver FOLDER [BOUNDARY [SIGNAL [MISDEED]]]: the misdeed is a command the agent runs in its second turn.
+python -m crash.driver FOLDER [BOUNDARY[,BOUNDARY...] [SIGNAL [MISDEED]]]: the misdeed is a command the agent runs in
+its second turn.
 """
 
 import asyncio
 import os
 import signal
 import sys
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
-from crash.laborer import Critic, Laborer
-from crash.points import LONG_NAP, Points, pointed_clock, pointed_log, pointed_parts, pointed_spawner
+from crash.laborer import WORK, Critic, Laborer
+from crash.points import LONG_NAP, Boundaries, Points, pointed_clock, pointed_log, pointed_parts, pointed_spawner
 from untildone import wiring
 from untildone.core.contract import Contract, commands
 from untildone.core.policy import AgentOptions, Landing, Policy, Review, RunSpec, Tending
 from untildone.engine.journal import load_state
 from untildone.errors import UntildoneError
-from untildone.ports import Clock, Spawner
+from untildone.ports import Clock, EventLog, Spawner
 from untildone.rehearsal.environment import claude_environment
 from untildone.sandbox.host import MARKER, HostSpawner
 from untildone.store.leftovers import LAST_WORDS
@@ -56,69 +58,102 @@ class StillClock:
         self._now += seconds
 
 
-def the_spec(stage: Path) -> RunSpec:
-    return RunSpec(
-        goal="write three files",
-        cwd=str(stage / "repo"),
-        name="crashing",
-        contract=Contract(checks=commands("test -f three.txt")),
-        landing=Landing(land=os.environ.get(LAND, "commit")),  # type: ignore[arg-type]
-        review=Review(when=os.environ.get(REVIEW, "never")),  # type: ignore[arg-type]
-        options=AgentOptions(allowed_tools=("Bash",)),
-        tending=Tending(before_iteration=HOOK, after_iteration=HOOK, on_stop=HOOK),
-    )
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a driver is told."""
+
+    stage: Path
+    land: Literal["commit", "merge"] = "commit"
+    review: Literal["never", "iteration"] = "never"
+    misdeed: str = ""
+    """A command the laborer runs in its second turn."""
+    model_url: str = ""
+    """The agent is Claude Code on this model. Otherwise it is the laborer."""
+    work: tuple[str, ...] = WORK
+    most: int = 9
+    """Iterations."""
+
+    @property
+    def run_id(self) -> str:
+        return run_id_of(self.stage)
+
+    @property
+    def spec(self) -> RunSpec:
+        return RunSpec(
+            goal="write three files",
+            cwd=str(self.stage / "repo"),
+            name="crashing",
+            contract=Contract(checks=commands(f"test -f {self.work[-1]}")),
+            landing=Landing(land=self.land),
+            review=Review(when=self.review),
+            options=AgentOptions(allowed_tools=("Bash",)),
+            tending=Tending(before_iteration=HOOK, after_iteration=HOOK, on_stop=HOOK),
+        )
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(max_runs=self.most, max_iterations=self.most, loop_delay=0.1, disk_reserve=0)
 
 
-POLICY = Policy(max_runs=9, max_iterations=9, loop_delay=0.1, disk_reserve=0)
-
-
-def with_laborer(around: wiring.Surroundings, stage: Path, spawner: Spawner, misdeed: str) -> wiring.Surroundings:
+def with_laborer(around: wiring.Surroundings, job: Job, spawner: Spawner) -> wiring.Surroundings:
     laborer = Laborer(
-        cwd=stage / "repo",
-        books=stage / "books.jsonl",
-        config_dir=stage / "claude",
+        cwd=job.stage / "repo",
+        books=job.stage / "books.jsonl",
+        config_dir=job.stage / "claude",
         spawner=spawner,
-        env={**around.env, MARKER: run_id_of(stage)},
-        misdeed=misdeed,
+        env={**around.env, MARKER: job.run_id},
+        misdeed=job.misdeed,
+        work=job.work,
     )
     given = {field.name: getattr(laborer, field.name) for field in fields(laborer)}
     return replace(around, agent=laborer, reviewer=Critic(**given))
 
 
-def with_claude(around: wiring.Surroundings, stage: Path, spawner: Spawner, url: str) -> wiring.Surroundings:
-    """The real Claude Code on the scripted model at `url`, spawned where it can be watched."""
-    around = replace(around, env=claude_environment(stage / "home", url, path=os.environ["PATH"]))
-    return replace(around, agent=wiring._agent(the_spec(stage), spawner, around, run_id_of(stage), POLICY))
+def with_claude(around: wiring.Surroundings, job: Job, spawner: Spawner) -> wiring.Surroundings:
+    """The real Claude Code on the scripted model, spawned where it can be watched."""
+    around = replace(around, env=claude_environment(job.stage / "home", job.model_url, path=os.environ["PATH"]))
+    return replace(around, agent=wiring._agent(job.spec, spawner, around, job.run_id, job.policy))
 
 
-async def drive(stage: Path, points: Points, misdeed: str) -> None:
-    run_id = run_id_of(stage)
-    clock = pointed_clock(StillClock(wiring.system_clock()), points)
-    log = pointed_log(wiring.open_log(stage / "state", clock), points)
-    env = {"PATH": os.environ["PATH"], "HOME": str(stage), "CLAUDE_CONFIG_DIR": str(stage / "claude")}
+async def drive(job: Job, log: EventLog, clock: Clock, points: Boundaries) -> None:
+    """Start the run, or take it up where it stands."""
+    stage = job.stage
+    clock, log = pointed_clock(clock, points), pointed_log(log, points)
     around = wiring.Surroundings(
         log=log,
         state_dir=stage / "state",
-        env=env,
+        env={"PATH": os.environ["PATH"], "HOME": str(stage), "CLAUDE_CONFIG_DIR": str(stage / "claude")},
         clock=clock,
         dress=lambda parts: pointed_parts(parts, points),
     )
     spawner = pointed_spawner(HostSpawner(stage / "state" / LAST_WORDS), points)
-    url = os.environ.get(MODEL_URL)
-    around = with_claude(around, stage, spawner, url) if url else with_laborer(around, stage, spawner, misdeed)
-    if (await load_state(log, run_id)).run_id:
-        await wiring.resume_run(run_id, around)
+    around = (with_claude if job.model_url else with_laborer)(around, job, spawner)
+    if (await load_state(log, job.run_id)).run_id:
+        await wiring.resume_run(job.run_id, around)
     else:
-        await wiring.start_run(the_spec(stage), POLICY, around, run_id=run_id)
+        await wiring.start_run(job.spec, job.policy, around, run_id=job.run_id)
+
+
+async def drive_on_disk(job: Job, points: Boundaries) -> None:
+    clock = StillClock(wiring.system_clock())
+    log = wiring.open_log(job.stage / "state", pointed_clock(clock, points))
+    await drive(job, log, clock, points)
     await log.close()
 
 
-def main(folder: str, die_at: str = "", how: str = "SIGKILL", misdeed: str = "") -> int:
+def main(folder: str, at: str = "", how: str = "SIGKILL", misdeed: str = "") -> int:
     stage = Path(folder)
+    job = Job(
+        stage=stage,
+        land=os.environ.get(LAND, "commit"),  # type: ignore[arg-type]
+        review=os.environ.get(REVIEW, "never"),  # type: ignore[arg-type]
+        misdeed=misdeed,
+        model_url=os.environ.get(MODEL_URL, ""),
+    )
     os.environ[DRIVER] = str(os.getpid())
-    points = Points(stage / "passed.txt", die_at, signal.Signals[how])
+    points = Points(stage / "passed.txt", at.split(","), signal.Signals[how])
     try:
-        asyncio.run(drive(stage, points, misdeed))
+        asyncio.run(drive_on_disk(job, points))
     except UntildoneError as trouble:
         print(f"{type(trouble).__name__}: {trouble}")
         return trouble.exit_code

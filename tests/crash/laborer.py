@@ -25,7 +25,7 @@ STARTED_PRICE = cost(MODEL, Usage(1000, 1, 0, 0)) or 0.0
 
 @dataclass
 class Laborer:
-    """Writes the next file of WORK that is missing, with a child process beside it; claims when the last is there."""
+    """Writes the next file that is missing, with a child process beside it; claims when the last is there."""
 
     cwd: Path
     books: Path
@@ -36,6 +36,7 @@ class Laborer:
     env: Mapping[str, str]
     misdeed: str = ""
     """A shell command for the second iteration."""
+    work: tuple[str, ...] = WORK
     child: Process | None = None
 
     async def iterate(self, order: Order, tell: Tell) -> Outcome:
@@ -44,7 +45,7 @@ class Laborer:
         await tell(AgentStarted(iteration_num=number, pid=self.child.pid))
         await tell(AgentSession(iteration_num=number, session_id=session))
         await self._reply(number, session, tell)
-        todo = [name for name in WORK if not (self.cwd / name).exists()][:1]
+        todo = [name for name in self.work if not (self.cwd / name).exists()][:1]
         for name in todo:
             (self.cwd / name).write_text(f"{name}\n")
         if self.misdeed and number == 2:
@@ -53,7 +54,7 @@ class Laborer:
             await tell(AgentMessage(iteration_num=number, text="working"))
         await self._reply(number, session, tell)
         await self.close()
-        done = (self.cwd / WORK[-1]).exists()
+        done = (self.cwd / self.work[-1]).exists()
         said = f"Write {todo[0]}" if todo else "Look at it all again"
         return Outcome(
             session_id=session,
@@ -100,7 +101,7 @@ class Critic(Laborer):
         await tell(AgentSession(iteration_num=number, session_id=session))
         await self._reply(number, session, tell)
         await self.close()
-        verdict = "APPROVE" if (self.cwd / WORK[-1]).exists() else "CHANGES"
+        verdict = "APPROVE" if (self.cwd / self.work[-1]).exists() else "CHANGES"
         said = f"There are {len(list(self.cwd.glob('*.txt')))} files.\n\nREVIEW: {verdict}"
         return Outcome(session_id=session, final_text=said, cost_usd=PRICE, usage=USAGE, num_turns=1)
 

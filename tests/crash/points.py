@@ -1,9 +1,9 @@
-"""Every boundary between the loop and the world, by name; at the chosen one the process kills or stops itself."""
+"""Every boundary between the loop and the world, by name: the driver dies or stops at the chosen ones."""
 
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,38 +20,108 @@ LONG_NAP = 1.0
 """Who watches over the loop naps this long or longer; how often depends on what the machine does meanwhile."""
 
 
-class Points:
-    """Counts the boundaries as they are passed, writes each down before anything happens there, and ends at one."""
+class Boundaries:
+    """Counts the boundaries as they are passed, and gives each its name."""
 
-    def __init__(self, passed: Path, die_at: str | None, how: signal.Signals = signal.SIGKILL) -> None:
-        self._file = os.open(passed, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._die_at = die_at
-        self._how = how
+    def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     @contextmanager
     def around(self, name: str) -> Iterator[None]:
         """The two boundaries of one call. A call that fails or is cancelled has no end to die at."""
+        self.require_alive()
         self._counts[name] += 1
         label = f"{name} {self._counts[name]}"
-        self._pass(f"before {label}")
+        self.reach(f"before {label}")
         yield
-        self._pass(f"after {label}")
+        self.reach(f"after {label}")
 
-    def _pass(self, point: str) -> None:
+    def reach(self, point: str) -> None:
+        """What happens at a boundary."""
+
+    def require_alive(self) -> None:
+        """Called before every call of a port."""
+
+
+class Points(Boundaries):
+    """Writes each boundary down before anything happens there; the process gets the signal at the chosen ones."""
+
+    def __init__(self, passed: Path, die_at: Sequence[str] = (), how: signal.Signals = signal.SIGKILL) -> None:
+        super().__init__()
+        self._file = os.open(passed, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._die_at = die_at
+        self._how = how
+
+    def reach(self, point: str) -> None:
         os.write(self._file, f"{point}\n".encode())
-        if point == self._die_at:
+        if point in self._die_at:
             os.kill(os.getpid(), self._how)
+
+
+class Death(BaseException):
+    """Stands for kill -9 within this process."""
+
+
+class Deaths:
+    """Over several drivers of one run: each dies at the first boundary of a kind at which none has died."""
+
+    def __init__(self, kinds: Collection[str] | None = None, first: str = "after") -> None:
+        """`kinds`: die at these only. `first`: the side of the first kind that comes along."""
+        self._kinds = kinds
+        self._first = first
+        self.died: dict[str, str] = {}
+        """The boundary of each kind, in the order of the deaths."""
+        self._sides: dict[str, str] = {}
+
+    def __str__(self) -> str:
+        return ", ".join(self.died.values())
+
+    def is_due(self, point: str) -> bool:
+        """In turn before and after the call."""
+        kind = kind_of(point)
+        if kind in self.died or (self._kinds is not None and kind not in self._kinds):
+            return False
+        sides = (self._first, "after" if self._first == "before" else "before")
+        side = self._sides.setdefault(kind, sides[len(self._sides) % 2])
+        if not point.startswith(side):
+            return False
+        self.died[kind] = point
+        return True
+
+
+class Mortal(Boundaries):
+    """Boundaries of a driver in this process. Once it is dead, no call of a port has an effect any more."""
+
+    def __init__(self, deaths: Deaths) -> None:
+        super().__init__()
+        self._deaths = deaths
+        self.is_dead = False
+
+    def reach(self, point: str) -> None:
+        self.require_alive()
+        if self._deaths.is_due(point):
+            self.is_dead = True
+            raise Death(point)
+
+    def require_alive(self) -> None:
+        if self.is_dead:
+            raise Death("again")
+
+
+def kind_of(point: str) -> str:
+    """The call that a boundary belongs to, without its side and its number."""
+    return point.split(" ", 1)[1].rpartition(" ")[0]
 
 
 class _Port:
     """Passes on what is no boundary."""
 
-    def __init__(self, real: Any, points: Points) -> None:
+    def __init__(self, real: Any, points: Boundaries) -> None:
         self._real = real
         self._points = points
 
     def __getattr__(self, name: str) -> Any:
+        self._points.require_alive()
         return getattr(self._real, name)
 
 
@@ -180,22 +250,22 @@ class PointedClock(_Port):
             await self._real.sleep(seconds)
 
 
-def pointed_log(log: EventLog, points: Points) -> EventLog:
+def pointed_log(log: EventLog, points: Boundaries) -> EventLog:
     """The log with its boundaries named."""
     return PointedLog(log, points)
 
 
-def pointed_clock(clock: Clock, points: Points) -> Clock:
+def pointed_clock(clock: Clock, points: Boundaries) -> Clock:
     """The clock with its boundaries named."""
     return PointedClock(clock, points)
 
 
-def pointed_spawner(spawner: Spawner, points: Points) -> Spawner:
+def pointed_spawner(spawner: Spawner, points: Boundaries) -> Spawner:
     """The spawner with its boundaries named: the agent is given it before the parts are put together."""
     return PointedSpawner(spawner, points)
 
 
-def pointed_parts(parts: Parts, points: Points) -> Parts:
+def pointed_parts(parts: Parts, points: Boundaries) -> Parts:
     """All other parts with their boundaries named."""
     return replace(
         parts,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crash.points import Points, pointed_log
+from crash.points import Boundaries, Points, pointed_log
 from engine.rig import FastClock, claim
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent
@@ -20,6 +20,7 @@ from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import Landing, Policy, RunSpec
 from untildone.engine.journal import load_state
 from untildone.engine.parts import Parts
+from untildone.ports import Clock, EventLog
 from untildone.rehearsal.github import TOKEN
 
 RUN_ID = "crashing-pull"
@@ -29,12 +30,13 @@ SPEED = 50.0
 class Pointed:
     """Names every call of a port."""
 
-    def __init__(self, real: Any, points: Points, kind: str) -> None:
+    def __init__(self, real: Any, points: Boundaries, kind: str) -> None:
         self._real = real
         self._points = points
         self._kind = kind
 
     def __getattr__(self, name: str) -> Any:
+        self._points.require_alive()
         real = getattr(self._real, name)
         if not asyncio.iscoroutinefunction(real):
             return real
@@ -57,9 +59,9 @@ def laborer(repo: Path) -> Callable[[Order], Outcome]:
     return act
 
 
-async def drive(stage: Path, url: str, points: Points) -> None:
-    clock = FastClock(SPEED)
-    log = pointed_log(wiring.open_log(stage / "state", clock), points)
+async def drive(stage: Path, url: str, real: EventLog, clock: Clock, points: Boundaries) -> None:
+    """Start the run, or take it up where it stands."""
+    log = pointed_log(real, points)
 
     def dress(parts: Parts) -> Parts:
         return replace(
@@ -85,11 +87,17 @@ async def drive(stage: Path, url: str, points: Points) -> None:
         await wiring.resume_run(RUN_ID, around)
     else:
         await wiring.start_run(spec, Policy(max_iterations=9, disk_reserve=0), around, run_id=RUN_ID)
+
+
+async def drive_on_disk(stage: Path, url: str, points: Boundaries) -> None:
+    clock = FastClock(SPEED)
+    log = wiring.open_log(stage / "state", clock)
+    await drive(stage, url, log, clock, points)
     await log.close()
 
 
 def main(folder: str, url: str, die_at: str = "") -> int:
-    asyncio.run(drive(Path(folder), url, Points(Path(folder) / "passed.txt", die_at)))
+    asyncio.run(drive_on_disk(Path(folder), url, Points(Path(folder) / "passed.txt", (die_at,))))
     return 0
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from crash.crash_kit import KILLED, CrashStage, check_books
+from crash.crash_kit import KILLED, CrashStage, check_books, naming
 from crash.driver import MODEL_URL
-from crash.test_crash_points import kind_of, naming, one_of_each_kind
+from crash.points import kind_of
+from crash.test_crash_points import one_of_each_kind
 from e2e.kit import finished, price, working
 from untildone.core import events as ev
 from untildone.core.state import LoopState

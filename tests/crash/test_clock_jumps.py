@@ -26,6 +26,10 @@ class SettableClock(FastClock):
     def now(self) -> float:
         return super().now() + self.set_by
 
+    async def sleep(self, seconds: float) -> None:
+        """By the hardware's own time, as the operating system sleeps."""
+        await asyncio.sleep(seconds)
+
 
 @dataclass
 class Jump:

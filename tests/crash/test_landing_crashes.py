@@ -1,15 +1,15 @@
-"""Killed with -9 around every step of a landing by merge: the base moves once, and nothing of the user's ever."""
+"""A driver that dies around a step of a landing by merge: the base moves once, and nothing of the user's ever."""
 
+import asyncio
 import itertools
 import os
 from pathlib import Path
 
 import pytest
 
-from crash.crash_kit import KILLED, CrashStage
+from crash.crash_kit import KILLED, CrashStage, MemoryStage, naming
 from crash.driver import LAND
-from crash.laborer import WORK
-from crash.test_crash_points import kind_of, naming
+from crash.points import Deaths, kind_of
 from git.landing_kit import run_git
 from untildone.core import events as ev
 
@@ -18,72 +18,107 @@ STEPS = ("append landing.begun", "merge", "verify", "check", "append landing.mer
 PARTS = 4
 
 
+class Neighbour:
+    """A human at work on another branch of the repository, in another tree."""
+
+    def __init__(self, stage: CrashStage) -> None:
+        self._stage = stage
+        self._tree = stage.folder / "users"
+        stage.git("branch", "theirs")
+        stage.git("worktree", "add", "-q", str(self._tree), "theirs")
+        (self._tree / "thought.txt").write_text("stashed\n")
+        run_git(self._tree, "stash", "-u")
+        (self._tree / "staged.txt").write_text("staged\n")
+        run_git(self._tree, "add", "-A")
+        (self._tree / "staged.txt").write_text("and changed again\n")
+        (self._tree / "new.txt").write_text("untracked\n")
+        self._before = self._belongings()
+
+    def _belongings(self) -> dict[str, str | bytes]:
+        names = ("refs/heads/theirs", "refs/stash", "refs/tags")
+        refs = self._stage.git("for-each-ref", "--format=%(refname) %(objectname)", *names)
+        index = (self._stage.repo / ".git" / "worktrees" / "users" / "index").read_bytes()
+        files = {path.name: path.read_bytes() for path in self._tree.iterdir() if path.is_file()}
+        return {"refs": refs, "index": index, **files}
+
+    def check(self) -> None:
+        assert self._belongings() == self._before
+
+
+def check_landing(stage: CrashStage, neighbour: Neighbour, *, deaths: int) -> None:
+    stage.check(deaths=deaths)
+    neighbour.check()
+    assert stage.git("log", "--format=%s", "work").splitlines() == ["write three files", "first"]
+    assert stage.git("ls-tree", "--name-only", "work").split() == sorted(stage.work)
+    merged = [record.event for record in stage.records() if isinstance(record.event, ev.LandingMerged)]
+    assert [event.merged for event in merged] == [stage.git("rev-parse", "work").strip()]
+    assert stage.git("worktree", "list").count("\n") == 2, "no fresh checkout is left"
+    assert stage.git("fsck", "--no-dangling") == ""
+
+
 class LandingStage(CrashStage):
-    """The same run, landing on `work`; beside it a human at work on another branch, in another tree."""
+    """The same run, landing on `work`."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, env={LAND: "merge"})
-        self.users = folder / "users"
-        self.git("branch", "theirs")
-        self.git("worktree", "add", "-q", str(self.users), "theirs")
-        (self.users / "thought.txt").write_text("stashed\n")
-        run_git(self.users, "stash", "-u")
-        (self.users / "staged.txt").write_text("staged\n")
-        run_git(self.users, "add", "-A")
-        (self.users / "staged.txt").write_text("and changed again\n")
-        (self.users / "new.txt").write_text("untracked\n")
-        self.before = self.of_the_user()
-
-    def of_the_user(self) -> dict[str, str | bytes]:
-        refs = self.git(
-            "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads/theirs", "refs/stash", "refs/tags"
-        )
-        index = (self.repo / ".git" / "worktrees" / "users" / "index").read_bytes()
-        files = {path.name: path.read_bytes() for path in self.users.iterdir() if path.is_file()}
-        return {"refs": refs, "index": index, **files}
+        self._neighbour = Neighbour(self)
 
     def check_landing(self, *, deaths: int) -> None:
-        self.check(deaths=deaths)
-        assert self.of_the_user() == self.before
-        assert self.git("log", "--format=%s", "work").splitlines() == ["write three files", "first"]
-        assert self.git("ls-tree", "--name-only", "work").split() == sorted(WORK)
-        merged = [record.event for record in self.records() if isinstance(record.event, ev.LandingMerged)]
-        assert [event.merged for event in merged] == [self.git("rev-parse", "work").strip()]
-        assert self.git("worktree", "list").count("\n") == 2, "no fresh checkout is left"
-        assert self.git("fsck", "--no-dangling") == ""
+        check_landing(self, self._neighbour, deaths=deaths)
 
 
-def undisturbed(folder: Path) -> list[str]:
-    """Every boundary from the moment on at which the landing begins."""
-    stage = LandingStage(folder)
+@pytest.mark.parametrize("first", ["after", pytest.param("before", marks=pytest.mark.soak)])
+def test_one_landing_outlives_a_death_at_each_of_its_steps(tmp_path: Path, first: str) -> None:
+    deaths = Deaths(STEPS, first)
+    with asyncio.Runner() as runner:
+        stage = MemoryStage(tmp_path / "stage", runner, land="merge")
+        neighbour = Neighbour(stage)
+        with naming(deaths):
+            stage.drive_until_it_is_done(deaths)
+            check_landing(stage, neighbour, deaths=len(deaths.died))
+    assert set(deaths.died) == set(STEPS)
+
+
+KILLS = (
+    "after spawn 1",
+    "after append iteration.failed 1",  # of the driver that recovers
+    "before append agent.reply 2",  # a reply is not booked, a file is not committed, a child of the agent is alive
+    "after settle 1",
+    "after check 1",
+    "after merge 1",
+)
+
+
+def test_six_real_deaths_of_a_run_that_lands(tmp_path: Path) -> None:
+    """Each driver is killed with -9, further on than the one before."""
+    stage = LandingStage(tmp_path / "stage")
+    for point in KILLS:
+        with naming(point):
+            assert stage.drive(point) == KILLED, "the boundary was not reached"
+    stage.drive_to_the_end()
+    stage.check_landing(deaths=len(KILLS))
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Every boundary from the moment on at which the landing begins, if nothing disturbs it."""
+    stage = LandingStage(tmp_path_factory.mktemp("undisturbed") / "stage")
     assert stage.drive() == 0
     stage.check_landing(deaths=0)
-    return list(itertools.dropwhile(lambda point: point != "before append landing.begun 1", stage.passed()))
-
-
-def die_and_land(folder: Path, point: str) -> None:
-    stage = LandingStage(folder)
-    with naming(point):
-        assert stage.drive(point) == KILLED, "the boundary was not reached"
-        stage.drive_to_the_end()
-        stage.check_landing(deaths=1)
-
-
-def die_around_steps(tmp_path: Path, side: str) -> None:
-    points = undisturbed(tmp_path / "undisturbed")
+    points = list(itertools.dropwhile(lambda point: point != "before append landing.begun 1", stage.passed()))
     assert {kind_of(point) for point in points} >= set(STEPS)
-    for number, point in enumerate(point for point in points if kind_of(point) in STEPS and point.startswith(side)):
-        die_and_land(tmp_path / str(number), point)
-
-
-def test_death_after_every_step_of_a_landing(tmp_path: Path) -> None:
-    """The world has changed and the log does not know it: that is where doubles come from."""
-    die_around_steps(tmp_path, "after")
+    return points
 
 
 @pytest.mark.soak
-def test_death_before_every_step_of_a_landing(tmp_path: Path) -> None:
-    die_around_steps(tmp_path, "before")
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_death_around_every_step_of_a_landing(tmp_path: Path, side: str, points: list[str]) -> None:
+    for number, point in enumerate(point for point in points if kind_of(point) in STEPS and point.startswith(side)):
+        stage = LandingStage(tmp_path / str(number))
+        with naming(point):
+            assert stage.drive(point) == KILLED, "the boundary was not reached"
+            stage.drive_to_the_end()
+            stage.check_landing(deaths=1)
 
 
 SHIM = """#!/bin/sh

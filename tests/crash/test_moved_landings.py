@@ -1,4 +1,4 @@
-"""Killed with -9 in the middle of a landing, then taken up on another machine: it lands once, and none is lost."""
+"""Killed with -9 in the middle of a landing, then taken up on another machine: it lands once, and nothing is lost."""
 
 import os
 import subprocess
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crash.test_pull_crashes import KILLED, TESTS, kind_of
+from crash.crash_kit import KILLED, TESTS, naming
+from crash.points import kind_of
 from e2e.worker_kit import Server
 from engine.pull_kit import GREEN, RED, PullRig, git_in, pull_rig
 
@@ -78,15 +79,11 @@ class Move:
 
 def moved(folder: Path, server: Server, land: str, when: str, point: str) -> None:
     folder.mkdir()
-    try:
-        with pull_rig(folder, lambda _, __: []) as rig:
-            move = Move(rig, server, land)
-            move.dies(when, point)
-            move.goes_on()
-            move.check()
-    except AssertionError as wrong:
-        wrong.add_note(f"it had died {point} ({land}, {when})")
-        raise
+    with naming(f"{point} ({land}, {when})"), pull_rig(folder, lambda _, __: []) as rig:
+        move = Move(rig, server, land)
+        move.dies(when, point)
+        move.goes_on()
+        move.check()
 
 
 def last_points(folder: Path, server: Server, land: str, kinds: tuple[str, ...]) -> list[str]:
@@ -100,17 +97,18 @@ def last_points(folder: Path, server: Server, land: str, kinds: tuple[str, ...])
     return [found[kind] for kind in kinds]
 
 
-SOME = ("lander push", "append landing.pushed", "forge merge")
+def test_death_after_the_forge_merged_and_a_move(tmp_path: Path, server: Server) -> None:
+    moved(tmp_path / "stage", server, "pr", "sudden", "after forge merge 1")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("land", "when", "kinds"),
     [
-        ("pr", "sudden", SOME),
+        ("pr", "sudden", PR_STEPS),
         ("merge", "sudden", MERGE_STEPS),
-        pytest.param("pr", "sudden", tuple(step for step in PR_STEPS if step not in SOME), marks=pytest.mark.soak),
-        pytest.param("pr", "told", PR_STEPS, marks=pytest.mark.soak),
-        pytest.param("merge", "told", MERGE_STEPS, marks=pytest.mark.soak),
+        ("pr", "told", PR_STEPS),
+        ("merge", "told", MERGE_STEPS),
     ],
 )
 def test_death_in_a_landing_and_a_move(
@@ -120,6 +118,7 @@ def test_death_in_a_landing_and_a_move(
         moved(tmp_path / str(number), server, land, when, point)
 
 
+@pytest.mark.soak
 def test_what_the_other_machine_merged_and_pushed_is_not_merged_again(tmp_path: Path, server: Server) -> None:
     with pull_rig(tmp_path, lambda _, __: []) as rig:
         move = Move(rig, server, "merge")

@@ -1,4 +1,4 @@
-"""Killed with -9 between every two steps of a pull request's life: never a second one, never a second merge."""
+"""A driver that dies between two steps of a pull request's life: never a second one, never a second merge."""
 
 import asyncio
 import os
@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from crash.pull_driver import RUN_ID
+from crash.crash_kit import KILLED, TESTS, naming
+from crash.points import Deaths, Mortal, kind_of
+from crash.pull_driver import RUN_ID, SPEED, drive
 from engine.pull_kit import GREEN, RED, PullRig, git_in, pull_rig
+from engine.rig import FastClock
 from untildone import wiring
 from untildone.core import events as ev
 from untildone.core.fold import fold
 from untildone.rehearsal.github_checks import ScriptedCheck
+from untildone.store.memory import MemoryLog
 
-TESTS = Path(__file__).parent.parent
-KILLED = -9
 PARTS = 4
 
 STEPS = (
@@ -72,8 +74,24 @@ class Stage:
 
         return asyncio.run(read())
 
-    def check(self) -> None:
-        github, records = self.rig.github, self.records()
+    async def drive_here(self, deaths: Deaths) -> list[ev.Record]:
+        """One driver after the other in this process, on a store in memory; all but the last die."""
+        clock = FastClock(SPEED)
+        log, is_done = MemoryLog(clock), False
+        while not is_done:
+            points = Mortal(deaths)
+            try:
+                await drive(self.rig.tmp, self.rig.github.url, log, clock, points)
+            except BaseException:
+                if not points.is_dead:
+                    raise
+            await log.close()
+            is_done = not points.is_dead
+        return await log.read(RUN_ID)
+
+    def check(self, records: list[ev.Record] | None = None) -> None:
+        github = self.rig.github
+        records = self.records() if records is None else records
         state = fold(records)
         assert (state.phase, state.stop_reason) == ("completed", "validation_passed"), state.stop_detail
         assert len(github.pulls) == 1, "one pull request"
@@ -87,10 +105,6 @@ class Stage:
         assert git_in(self.rig.repo, "status", "--porcelain") == ""
 
 
-def kind_of(point: str) -> str:
-    return point.split(" ", 1)[1].rpartition(" ")[0]
-
-
 @contextmanager
 def staged(folder: Path) -> Iterator[Stage]:
     folder.mkdir()
@@ -100,37 +114,30 @@ def staged(folder: Path) -> Iterator[Stage]:
         yield stage
 
 
+@pytest.mark.parametrize("first", ["after", pytest.param("before", marks=pytest.mark.soak)])
+def test_one_pull_request_outlives_a_death_at_each_of_its_steps(tmp_path: Path, first: str) -> None:
+    deaths = Deaths(STEPS, first)
+    with staged(tmp_path / "stage") as stage, naming(deaths):
+        stage.check(asyncio.run(stage.drive_here(deaths)))
+    assert set(deaths.died) == set(STEPS)
+
+
 @pytest.fixture(scope="module")
 def points(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What a driver passes that nothing disturbs."""
     with staged(tmp_path_factory.mktemp("pulls") / "undisturbed") as stage:
         assert stage.drive() == 0
         stage.check()
-        return stage.passed()
-
-
-def die_and_recover(folder: Path, point: str) -> None:
-    with staged(folder) as stage:
-        try:
-            assert stage.drive(point) == KILLED, "the boundary was not reached"
-            assert stage.drive() == 0
-            stage.check()
-        except AssertionError as wrong:
-            wrong.add_note(f"it had died {point}")
-            raise
-
-
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.soak) for part in range(1, PARTS))])
-def test_death_around_a_step_of_each_kind(tmp_path: Path, part: int, points: list[str]) -> None:
+        points = stage.passed()
     assert {kind_of(point) for point in points} == set(STEPS)
-    for number, kind in enumerate(STEPS[part::PARTS]):
-        # After a step the world has changed and the log does not know it: that is where doubles come from.
-        last = [point for point in points if kind_of(point) == kind and point.startswith("after")][-1]
-        die_and_recover(tmp_path / str(number), last)
+    return points
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(2 * PARTS))
 def test_death_around_every_step(tmp_path: Path, part: int, points: list[str]) -> None:
     for number, point in enumerate(points[part :: 2 * PARTS]):
-        die_and_recover(tmp_path / str(number), point)
+        with staged(tmp_path / str(number)) as stage, naming(point):
+            assert stage.drive(point) == KILLED, "the boundary was not reached"
+            assert stage.drive() == 0
+            stage.check()

@@ -1,13 +1,14 @@
-"""Killed with -9 around every step of a review: it is booked and done again, and the work is as if nothing happened."""
+"""A driver that dies around a step of a review: it is booked and done again, and the work is as if nothing happened."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from crash.crash_kit import KILLED, CrashStage, tries
+from crash.crash_kit import KILLED, CrashStage, MemoryStage, naming, tries
 from crash.driver import REVIEW
-from crash.laborer import WORK
-from crash.test_crash_points import boundaries, kind_of, naming
+from crash.points import Deaths, kind_of
+from crash.test_crash_points import boundaries
 from untildone.core import events as ev
 
 STEPS = (
@@ -18,55 +19,49 @@ STEPS = (
 PARTS = 4
 
 
-class ReviewStage(CrashStage):
-    """The same run, with every iteration reviewed."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, env={REVIEW: "iteration"})
-
-    def check_reviews(self, *, deaths: int) -> None:
-        self.check(deaths=deaths)
-        events = [record.event for record in self.records()]
-        ended = [(opening, closing) for opening, closing in tries(events) if opening.review]
-        verdicts = [closing for _, closing in ended if isinstance(closing, ev.IterationCompleted)]
-        assert [closing.iteration_num for closing in verdicts][-1] == self.state().attempts, (
-            "the last work was reviewed"
-        )
-        assert [bool(closing.verdict and closing.verdict.approved) for closing in verdicts][-1], "and approved"
-        reviewed = [closing.iteration_num for closing in verdicts]
-        assert reviewed == sorted(set(reviewed)), "nothing that was said is asked for again"
-        assert len(WORK) <= len(reviewed) + deaths
-        assert len(ended) - len(verdicts) <= deaths
+def check_reviews(stage: CrashStage, *, deaths: int) -> None:
+    stage.check(deaths=deaths)
+    events = [record.event for record in stage.records()]
+    ended = [(opening, closing) for opening, closing in tries(events) if opening.review]
+    verdicts = [closing for _, closing in ended if isinstance(closing, ev.IterationCompleted)]
+    assert [closing.iteration_num for closing in verdicts][-1] == stage.state().attempts, "the last work was reviewed"
+    assert [bool(closing.verdict and closing.verdict.approved) for closing in verdicts][-1], "and approved"
+    reviewed = [closing.iteration_num for closing in verdicts]
+    assert reviewed == sorted(set(reviewed)), "nothing that was said is asked for again"
+    assert len(stage.work) <= len(reviewed) + deaths
+    assert len(ended) - len(verdicts) <= deaths
 
 
-def undisturbed(folder: Path) -> list[str]:
-    stage = ReviewStage(folder)
+@pytest.mark.parametrize("first", ["after", pytest.param("before", marks=pytest.mark.soak)])
+def test_one_run_outlives_a_death_at_each_step_of_a_review(tmp_path: Path, first: str) -> None:
+    deaths = Deaths(STEPS, first)
+    with asyncio.Runner() as runner:
+        stage = MemoryStage(tmp_path / "stage", runner, review="iteration")
+        with naming(deaths):
+            stage.drive_until_it_is_done(deaths)
+            check_reviews(stage, deaths=len(deaths.died))
+    assert set(deaths.died) == set(STEPS)
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What a driver passes that nothing disturbs."""
+    stage = CrashStage(tmp_path_factory.mktemp("undisturbed") / "stage", env={REVIEW: "iteration"})
     assert stage.drive() == 0
-    stage.check_reviews(deaths=0)
-    return boundaries(stage.passed())
-
-
-def die_and_recover(folder: Path, point: str) -> None:
-    stage = ReviewStage(folder)
-    with naming(point):
-        assert stage.drive(point) == KILLED, "the boundary was not reached"
-        stage.drive_to_the_end()
-        stage.check_reviews(deaths=1)
-
-
-def test_death_after_every_step_of_a_review(tmp_path: Path) -> None:
-    points = undisturbed(tmp_path / "undisturbed")
+    check_reviews(stage, deaths=0)
+    points = boundaries(stage.passed())
     assert {kind_of(point) for point in points} >= set(STEPS)
-    second = [point for point in points if kind_of(point) in STEPS and point.endswith(" 2")]
-    assert len(second) == 2 * len(STEPS)
-    for number, point in enumerate(point for point in second if point.startswith("after")):
-        die_and_recover(tmp_path / str(number), point)
+    return points
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(PARTS))
-def test_death_at_every_boundary_of_a_run_with_reviews(tmp_path: Path, part: int) -> None:
-    mine = undisturbed(tmp_path / "undisturbed")[part::PARTS]
+def test_death_at_every_boundary_of_a_run_with_reviews(tmp_path: Path, part: int, points: list[str]) -> None:
+    mine = points[part::PARTS]
     assert len(mine) > 15
     for number, point in enumerate(mine):
-        die_and_recover(tmp_path / f"{part}-{number}", point)
+        stage = CrashStage(tmp_path / f"{part}-{number}", env={REVIEW: "iteration"})
+        with naming(point):
+            assert stage.drive(point) == KILLED, "the boundary was not reached"
+            stage.drive_to_the_end()
+            check_reviews(stage, deaths=1)

@@ -95,7 +95,7 @@ def torture(tmp: Path, kills: int, seed: int) -> str:
     with staged(tmp, ENDLESS) as stage:
         for _ in range(kills):
             live_a_while(stage, chance)
-        last = stage.untildone(*command(1))
+        last = stage.here(*command(1))
         result = json.loads(last.stdout)
         assert result["exit_reason"] == "max_runs_reached", last
         records = story_of(stage)
@@ -106,8 +106,8 @@ def torture(tmp: Path, kills: int, seed: int) -> str:
         return f"{kills} kills: {books(stage, events, state)}; {check_iterations(stage, events, state)}; 0 orphans"
 
 
-def test_eight_kills_at_random_moments(tmp_path: Path) -> None:
-    print(torture(tmp_path, 8, seed=15))
+def test_three_kills_at_random_moments(tmp_path: Path) -> None:
+    print(torture(tmp_path, 3, seed=15))
 
 
 @pytest.mark.soak

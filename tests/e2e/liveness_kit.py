@@ -1,9 +1,7 @@
-"""A run whose first iteration is a tool that stays, and who is still there."""
+"""A run whose first iteration is a tool that stays, and processes that are found by how long they sleep."""
 
 import contextlib
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +21,14 @@ def story(*first: Reply) -> Scenario:
     return Scenario(name="liveness", iterations=(first, (DONE,), (DONE,)))
 
 
-def eventually(holds: Callable[[], bool], timeout: float = 30) -> None:
-    end = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-
-
-def sleeping(seconds: str) -> bool:
-    """Does anybody sleep for this many seconds? The number is nobody else's."""
+def sleepers(seconds: str) -> set[int]:
+    """The processes that sleep for this many seconds, a number that only one test uses."""
+    found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (folder / "cmdline").read_bytes().split(b"\0")[:2] == [b"sleep", seconds.encode()]:
-                return True
-    return False
+                found.add(int(folder.name))
+    return found
 
 
 def any_number() -> str:

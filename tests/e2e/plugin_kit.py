@@ -1,6 +1,7 @@
 """The real Claude Code with the plugin, on the scripted model: one prompt, one long session, or a terminal."""
 
 import fcntl
+import io
 import json
 import os
 import re
@@ -11,13 +12,14 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import untildone
 from rehearsal.rehearsal_client import bundled_claude
+from untildone.cli.app import entry
 from untildone.rehearsal.environment import DUMMY_KEY, claude_environment
 from untildone.rehearsal.model import RecordedRequest, ScriptedModel
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
@@ -25,7 +27,9 @@ from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 PLUGIN = Path(untildone.__file__).parent
 WITH_PLUGIN = ("--plugin-dir", str(PLUGIN), "--dangerously-skip-permissions")
 STREAMED = ("--output-format", "stream-json", "--verbose")
-PATIENCE = 60.0
+PATIENCE = 120.0
+LOOKS = ("brief", "log", "ls", "status")
+"""Commands that change nothing."""
 _CONTROL = re.compile(r"\x1b\[[0-9;?<>=]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[78=>]")
 
 
@@ -52,16 +56,34 @@ class House:
 
     def claude(self, *argv: str) -> subprocess.CompletedProcess[str]:
         command = [bundled_claude(), *argv]
-        given = {"cwd": self.project, "env": self.env, "stdin": subprocess.DEVNULL, "timeout": 100}
+        given = {"cwd": self.project, "env": self.env, "stdin": subprocess.DEVNULL, "timeout": PATIENCE}
         return subprocess.run(command, capture_output=True, text=True, check=False, **given)  # type: ignore[call-overload,no-any-return]
 
     def untildone(self, *argv: str) -> str:
+        if argv[0] in LOOKS:
+            return self._look(argv)
         command = [sys.executable, "-m", "untildone", *argv]
         done = subprocess.run(
-            command, cwd=self.project, env=self.env, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=self.project, env=self.env, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         assert done.returncode == 0, (done.stdout, done.stderr)
         return done.stdout
+
+    def _look(self, argv: tuple[str, ...]) -> str:
+        """A command that only reads, in this process: saves a start."""
+        out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+        before = dict(os.environ)
+        os.environ.clear()
+        os.environ.update(self.env)
+        try:
+            with chdir(self.project), redirect_stdout(out):
+                code = entry(argv)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        said = out.buffer.getvalue().decode()  # type: ignore[attr-defined]
+        assert code == 0, said
+        return str(said)
 
     def git(self, *argv: str) -> str:
         done = subprocess.run(
@@ -230,7 +252,7 @@ class Terminal:
                 self._shown += data.decode("utf-8", "replace")
                 self._more.notify_all()
 
-    def wait_for(self, text: str, timeout: float = 30.0) -> None:
+    def wait_for(self, text: str, timeout: float = PATIENCE) -> None:
         """Until it shows this, after what was waited for before."""
         wanted = re.sub(r"\s", "", text)
         with self._more:
@@ -288,7 +310,7 @@ def told(request: RecordedRequest) -> str:
     return json.dumps(request.body["messages"], ensure_ascii=False)
 
 
-def until(happens: Callable[[], object], timeout: float = 30.0) -> None:
+def until(happens: Callable[[], object], timeout: float = PATIENCE) -> None:
     """Wait for something that nobody tells."""
     end = time.monotonic() + timeout
     while not happens():

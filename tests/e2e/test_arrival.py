@@ -61,23 +61,24 @@ def test_a_worktree_of_its_own_leaves_the_users_tree_as_it_is(tmp_path: Path) ->
             return tree_of(stage.repo), (stage.repo / ".git/index").read_bytes(), refs
 
         before = users()
-        assert reached(stage.result("run", *MAKE_B, "--worktree")) == DONE
+        assert reached(stage.result_here("run", *MAKE_B, "--worktree")) == DONE
         assert users() == before
-        (own,) = [tree for tree in json.loads(stage.untildone("worktrees", "ls", "--json").stdout) if tree["run_id"]]
+        (own,) = [tree for tree in json.loads(stage.here("worktrees", "ls", "--json").stdout) if tree["run_id"]]
         place = Path(own["path"])
         assert (own["branch"], own["base"], own["unmerged"], own["reclaimable"]) == ("untildone/it", "work", 1, False)
         assert tree_of(place) == {"a.txt": b"a\n", "b.txt": b"b\n"}
-        kept = stage.untildone("worktrees", "reclaim", "--yes").stdout
+        kept = stage.here("worktrees", "reclaim", "--yes").stdout
         assert kept.startswith(f"keep    {place}: "), "its commit is nowhere else"
         stage.git("commit", "-qm", "mine")
         stage.git("merge", "-q", "--no-edit", "untildone/it")
-        assert "nothing was removed: --yes does it" in stage.untildone("worktrees", "reclaim").stdout
+        assert "nothing was removed: --yes does it" in stage.here("worktrees", "reclaim").stdout
         assert place.is_dir()
-        assert "removed 1 worktree" in stage.untildone("worktrees", "reclaim", "--yes").stdout
+        assert "removed 1 worktree" in stage.here("worktrees", "reclaim", "--yes").stdout
         assert not place.exists()
         assert "untildone/it" in stage.git("branch")
 
 
+@pytest.mark.soak
 def test_rewind_and_fork_bring_back_the_exact_tree_untracked_files_included(tmp_path: Path) -> None:
     iterations = (
         acts("echo 1 > n.txt; echo 1 > only1", working()),
@@ -90,23 +91,23 @@ def test_rewind_and_fork_bring_back_the_exact_tree_untracked_files_included(tmp_
         trees[2] = {"a.txt": b"a\n2\n", "n.txt": b"2\n", "only2": b"2\n"}
         head = stage.git("rev-parse", "HEAD")
         args = ("--check", "grep -q end n.txt", "--allowed-tools", "Bash", "--land", "none", "--name", "it")
-        assert stage.untildone("run", "go on", "-m", "2", *args).returncode == 3
+        assert stage.here("run", "go on", "-m", "2", *args).returncode == 3
         assert tree_of(stage.repo) == trees[2]
-        back = stage.untildone("rewind", "it", "1")
+        back = stage.here("rewind", "it", "1")
         assert back.returncode == 0, back.stderr
         assert tree_of(stage.repo) == trees[1]
         assert stage.git("status", "--porcelain") == "?? n.txt\n?? only1\n", "nothing is staged or committed"
         assert (stage.git("rev-parse", "HEAD"), stage.git("branch", "--show-current")) == (head, "work\n")
 
-        forked = stage.untildone("fork", "it", "--from", "2", "-m", "1")
+        forked = stage.here("fork", "it", "--from", "2", "-m", "1")
         assert forked.returncode == 3, forked.stderr
         elsewhere = tmp_path / "repo-worktrees/untildone-it-from-2"
         assert tree_of(elsewhere) == trees[2]
         assert git_in(elsewhere, "status", "--porcelain") == "M a.txt\n?? n.txt\n?? only2"
-        assert reached(stage.result("resume", "it-from-2", "--max-runs", "2")) == DONE
+        assert reached(stage.result_here("resume", "it-from-2", "--max-runs", "2")) == DONE
         assert tree_of(elsewhere) == {**trees[2], "n.txt": b"2\nend\n"}
         assert tree_of(stage.repo) == trees[1], "a fork is not here"
-        assert reached(stage.result("resume", "it", "--max-runs", "3")) == DONE
+        assert reached(stage.result_here("resume", "it", "--max-runs", "3")) == DONE
         assert tree_of(stage.repo) == {**trees[1], "n.txt": b"1\nend\n"}
 
 
@@ -114,8 +115,8 @@ def test_rewind_and_fork_bring_back_the_exact_tree_untracked_files_included(tmp_
     ("strategy", "subjects", "parents"),
     [
         ("squash", ["make b.txt", "human", "first"], 1),
-        ("merge", ["make b.txt", "human", "b.txt is there.", "first"], 2),
-        ("rebase", ["b.txt is there.", "human", "first"], 1),
+        pytest.param("merge", ["make b.txt", "human", "b.txt is there.", "first"], 2, marks=pytest.mark.soak),
+        pytest.param("rebase", ["b.txt is there.", "human", "first"], 1, marks=pytest.mark.soak),
     ],
 )
 def test_done_work_is_merged_into_a_base_that_moved(
@@ -123,26 +124,27 @@ def test_done_work_is_merged_into_a_base_that_moved(
 ) -> None:
     with staged(tmp_path, script(WORK)) as stage:
         more = ("--land", "merge", "--merge-strategy", strategy, "--after-iteration", HUMAN_MOVES_THE_BASE)
-        result = stage.result("run", *MAKE_B, *more)
+        result = stage.result_here("run", *MAKE_B, *more)
         assert reached(result) == DONE, result
         assert sorted(stage.git("log", "--format=%s", "work").splitlines()) == sorted(subjects)
         assert len(stage.git("log", "-1", "--format=%P", "work").split()) == parents
         assert stage.git("ls-tree", "--name-only", "work").split() == ["a.txt", "b.txt"]
         merged = stage.git("rev-parse", "work").strip()
-        assert f"\nIt has landed in work as {merged[:8]}.\n" in stage.untildone("brief", "it").stdout
+        assert f"\nIt has landed in work as {merged[:8]}.\n" in stage.here("brief", "it").stdout
 
 
-def test_what_a_reviewer_finds_is_mended_before_it_lands(tmp_path: Path) -> None:
+@pytest.mark.soak
+def test_what_a_reviewer_finds_is_fixed_before_it_lands(tmp_path: Path) -> None:
     asks = (Reply(text="b.txt:1 must say two\n\nREVIEW: CHANGES"),)
     agrees = (Reply(text="It does what it should.\n\nREVIEW: APPROVE"),)
     with staged(tmp_path, script(WORK, asks, acts("echo two > b.txt"), agrees)) as stage:
-        result = stage.result("run", *MAKE_B, "--review", "--land", "merge")
+        result = stage.result_here("run", *MAKE_B, "--review", "--land", "merge")
         assert (*reached(result), result["attempts"]) == (*DONE, 2)
         kinds = [event["event_type"] for event in stage.events("it")]
         assert kinds.count("landing.merged") == 1
         assert stage.git("show", "work:b.txt") == "two\n"
         assert any("> b.txt:1 must say two" in str(request.body["messages"]) for request in stage.model.requests)
-        assert "2 reviews, 1 approved" in stage.untildone("brief", "it").stdout
+        assert "2 reviews, 1 approved" in stage.here("brief", "it").stdout
 
 
 @contextmanager
@@ -159,16 +161,22 @@ def on_github(stage: Stage) -> Iterator[ScriptedGitHub]:
         yield github
 
 
-@pytest.mark.parametrize("at_once", [True, False], ids=["run --land pr", "run, then land --land pr"])
+@pytest.mark.parametrize(
+    "at_once",
+    [
+        pytest.param(True, id="run --land pr"),
+        pytest.param(False, id="run, then land --land pr", marks=pytest.mark.soak),
+    ],
+)
 def test_work_arrives_through_a_pull_request(tmp_path: Path, at_once: bool) -> None:
     with staged(tmp_path, script(WORK)) as stage, on_github(stage) as github:
         by_pull = ("--land", "pr", "--repo", github.repo, "--forge-url", github.url, "--ci-poll", "1")
-        result = stage.result("run", *MAKE_B, *(by_pull if at_once else ()))
+        result = stage.result_here("run", *MAKE_B, *(by_pull if at_once else ()))
         assert reached(result) == DONE, result
         proven = stage.git("rev-parse", "untildone/it").strip()
         if not at_once:
             assert github.requests == []
-            assert reached(stage.result("land", "it", *by_pull)) == DONE
+            assert reached(stage.result_here("land", "it", *by_pull)) == DONE
         assert github.merges == [1]
         pull = github.pulls[1]
         assert (pull.base, pull.branch, pull.title, pull.head) == ("main", "untildone/it", "make b.txt", proven)

@@ -1,30 +1,28 @@
 """One goal after the other, on the real Claude Code: what is asked between two of them."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 
-from e2e.kit import finished, staged
+from e2e.kit import eventually, finished, staged
 from untildone.rehearsal.scenario import Reply, Scenario
 
-pytestmark = pytest.mark.claude
+# Outside the soak: tests/cli/test_chaining.py has the same story with a small program in place of Claude Code.
+pytestmark = [pytest.mark.claude, pytest.mark.soak]
 
 
 def test_a_stop_between_two_goals_keeps_the_next_one_from_starting(tmp_path: Path) -> None:
     goal, stopping = tmp_path / "next.md", tmp_path / "stopping"
     goal.write_text("Then write the manual.\n")
     with staged(tmp_path, Scenario(name="claims", replies=(Reply(text=finished()),))) as stage:
-        on_stop = f"touch {stopping}; sleep 4"
+        on_stop = f"touch '{stopping}'; sleep 10"
         run = ("run", "a goal", "-m", "3", "--check", "true", "--on-stop", on_stop, "--then", str(goal), "--json")
         driver = stage.popen(*run)
-        give_up = time.monotonic() + 60
-        while not stopping.exists() and time.monotonic() < give_up:
-            time.sleep(0.05)
-        asked = stage.untildone("stop")
+        eventually(stopping.exists)
+        asked = stage.here("stop")
         assert asked.returncode == 0, asked.stderr
-        said, _ = driver.communicate(timeout=60)
+        said, _ = driver.communicate(timeout=120)
         assert json.loads(said)["exit_reason"] == "validation_passed"
-        assert len(json.loads(stage.untildone("ls", "--json").stdout)) == 1
+        assert len(json.loads(stage.here("ls", "--json").stdout)) == 1
         assert len(stage.model.ledger.served()) == 1

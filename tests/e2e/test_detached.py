@@ -8,29 +8,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from e2e.kit import Stage, finished, price, staged, working
+from e2e.kit import PATIENCE, Stage, eventually, finished, price, staged, working
 from untildone.core.chain import next_run_id
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
 pytestmark = pytest.mark.claude
 
 ONE_CLAIM = ("--completion-threshold", "1")
+TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp("sh", ["sh", "-c", sys.argv[1]])
+"""
 
 
-def eventually(holds: Callable[[], bool], timeout: float = 60) -> None:
-    end = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
-def status(stage: Stage, run_id: str) -> str:
-    told: str = json.loads(stage.untildone("status", run_id, "--json").stdout)["status"]
+def status(stage: Stage, run_id: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(stage.here("status", run_id, "--json").stdout)
     return told
 
 
@@ -39,15 +37,36 @@ def at_work(gate: Path) -> Path:
 
 
 def waits_for(gate: Path) -> Reply:
-    """The agent works until the gate is open; a sign beside it says that it does."""
+    """The agent works until the gate is open; a file beside it says that it does."""
     command = f"touch '{at_work(gate)}'; until [ -e '{gate}' ]; do sleep 0.1; done; echo go"
     return Reply(text="Working.", tools=(ToolCall(name="Bash", input={"command": command}),))
+
+
+def type_and_close(stage: Stage, command: str) -> str:
+    """Type a command into a terminal and close its window when the command has ended; what the terminal showed."""
+    ours, theirs = pty.openpty()
+    shell = subprocess.Popen(
+        [sys.executable, "-c", TERMINAL, f"{command}; echo waiting; sleep 1000"],
+        cwd=stage.repo, env=stage.env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        shown = read_until(ours, "waiting")
+    finally:
+        os.close(ours)  # the window is closed: every program in it gets a hangup
+        try:
+            shell.wait(timeout=PATIENCE)
+        finally:
+            shell.kill()
+            shell.wait()
+    assert shell.returncode == -signal.SIGHUP, "the terminal's own programs died of it"
+    return shown
 
 
 def read_until(terminal: int, mark: str) -> str:
     """What the terminal shows, up to a word."""
     shown = b""
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while mark.encode() not in shown:
         assert time.monotonic() < end, shown
         if select.select([terminal], [], [], 1)[0]:
@@ -55,65 +74,40 @@ def read_until(terminal: int, mark: str) -> str:
     return shown.decode()
 
 
-def test_a_detached_run_outlives_its_terminal(tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    scenario = Scenario(name="gated", replies=(waits_for(gate), Reply(text=finished())))
-    with staged(tmp_path, scenario) as stage:
-        command = f"'{sys.executable}' -m untildone run 'a goal' -m 3 {' '.join(ONE_CLAIM)} --skip-permissions --detach"
-        ours, theirs = pty.openpty()
-        shell = subprocess.Popen(
-            [sys.executable, "-c", TERMINAL, f"{command}; echo waiting; sleep 1000"],
-            cwd=stage.repo, env=stage.env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-        )  # fmt: skip
-        os.close(theirs)
-        try:
-            shown = read_until(ours, "waiting")
-        finally:
-            os.close(ours)  # the window is closed: everybody in it gets a hangup
-            shell.wait(timeout=20)
-        assert shell.returncode != 0, "the terminal's own programs died of it"
-        run_id = shown.partition("untildone attach ")[2].split()[0]
-        assert status(stage, run_id) == "running"
-        gate.touch()
-        watched = stage.untildone("attach", run_id)
-        assert watched.returncode == 0, watched.stderr
-        assert status(stage, run_id) == "completed"
-
-
-TERMINAL = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execvp("sh", ["sh", "-c", sys.argv[1]])
-"""
-
-
-def test_a_killed_run_is_taken_up_in_the_background_and_nothing_is_paid_twice(tmp_path: Path) -> None:
+def test_a_detached_run_outlives_its_terminal_and_its_own_death_and_nothing_is_paid_twice(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     first = Reply(text=working("First.", tasks=1))
     scenario = Scenario(name="gated", replies=(first, waits_for(gate), Reply(text=finished())))
     with staged(tmp_path, scenario) as stage:
-        run = ("run", "a goal", "-m", "5", *ONE_CLAIM, "--skip-permissions", "--detach", "--json")
-        told = json.loads(stage.untildone(*run).stdout)
-        eventually(at_work(gate).exists)  # both replies have come: what the second one asks for is being done
-        os.kill(told["pid"], signal.SIGKILL)
-        eventually(lambda: status(stage, told["run_id"]) == "interrupted")
+        flags = " ".join((*ONE_CLAIM, "--skip-permissions", "--detach"))
+        shown = type_and_close(stage, f"'{sys.executable}' -m untildone run 'a goal' -m 5 {flags}")
+        run_id = shown.partition("untildone attach ")[2].split()[0]
+        eventually(at_work(gate).exists)  # two replies have come: what the second one asks for is being done
+        assert status(stage, run_id)["status"] == "running"
+        driver = next(e["event_data"] for e in stage.events(run_id) if e["event_type"] == "continuous.resumed")["pid"]
+        os.kill(driver, signal.SIGKILL)
+        eventually(lambda: status(stage, run_id)["status"] == "interrupted")
         gate.touch()
         again = stage.untildone("resume", "--interrupted", "--detach")
         assert again.returncode == 0, again.stderr
-        assert stage.untildone("attach", told["run_id"]).returncode == 0
-        booked = json.loads(stage.untildone("status", told["run_id"], "--json").stdout)
+        watched = stage.here("attach", run_id)
+        assert watched.returncode == 0, watched.stderr
+        booked = status(stage, run_id)
+        assert booked["status"] == "completed"
         assert len(stage.model.ledger.served()) >= 3
         assert booked["total_cost_usd"] == pytest.approx(stage.ledger_usd())
 
 
+@pytest.mark.soak
 def test_one_goal_follows_the_other_on_one_budget(tmp_path: Path) -> None:
+    """Outside the soak, tests/cli/test_chaining.py has this with a small program in place of Claude Code."""
     with staged(tmp_path, Scenario(name="claims", replies=(Reply(text=finished()),))) as stage:
         goal = tmp_path / "next goal.md"
         goal.write_text("Then write the manual.\n")
         result = stage.result("run", "a goal", "-m", "3", "--max-cost", "5", *ONE_CLAIM, "--then", str(goal))
         assert (result["exit_code"], result["success"]) == (0, True)
         first, second = stage.model.ledger.served()
-        runs = {row["run_id"] for row in json.loads(stage.untildone("ls", "--json").stdout)}
+        runs = {row["run_id"] for row in json.loads(stage.here("ls", "--json").stdout)}
         (before,) = runs - {result["run_id"]}
         assert result["run_id"] == next_run_id(before)
         limits = stage.events(result["run_id"])[0]["event_data"]["limits"]

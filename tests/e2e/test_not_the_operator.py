@@ -1,6 +1,7 @@
 """On the real Claude Code: an agent that steers its own run, or rewrites its record, gets nowhere; it is recorded."""
 
 import asyncio
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +69,8 @@ TRACES = {
     "drop": "untildone.db.spoilt-1",
     "garbage": "untildone.db.spoilt-1",
 }
+TOGETHER = ("forge", "spend", "state", "fence", "locks", "key")
+"""Deeds that leave each other's traces readable. The soak has all of them, each in a run of its own."""
 
 
 def bash(command: str) -> Reply:
@@ -80,8 +83,8 @@ def drive(tmp: Path, *commands: str) -> tuple[Stage, dict[str, Any], LoopState, 
     steps = (bash("echo x > a.txt"), Reply(text=working())), (*map(bash, commands), Reply(text=working()))
     scenario = Scenario(name="meddler", iterations=(*steps, (Reply(text=finished()),), (Reply(text=finished()),)))
     with staged(tmp, scenario) as stage:
-        result = stage.result("run", "behave", "-m", "9", "--max-cost", "5", "--allowed-tools", "Bash")
-        log = stage.untildone("log", result["run_id"]).stdout
+        result = stage.result_here("run", "behave", "-m", "9", "--max-cost", "5", "--allowed-tools", "Bash")
+        log = stage.here("log", result["run_id"]).stdout
         return stage, result, asyncio.run(state_of(stage, result["run_id"])), log
 
 
@@ -112,11 +115,36 @@ def well_behaved(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, An
     return result, state
 
 
+def ask(*commands: str) -> str:
+    return "; ".join(ASK.format(python=shlex.quote(sys.executable), command=command) for command in commands)
+
+
+def meddle(tmp: Path, deed: str) -> str:
+    return shlex.join([sys.executable, f"{tmp}/meddle.py", deed])
+
+
+def test_an_agent_that_gives_orders_and_rewrites_the_record_changes_nothing_and_all_of_it_is_recorded(
+    tmp_path: Path,
+) -> None:
+    orders = COMMANDS[:2]
+    stage, result, state, log = drive(tmp_path, ask(*orders), *(meddle(tmp_path, deed) for deed in TOGETHER))
+    assert (result["exit_reason"], result["exit_code"], result["attempts"]) == ("completion_signal", 0, 4)
+    assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
+    assert (state.refusals, state.policy.max_cost_usd, state.policy.max_runs) == (len(orders), 5, 9)
+    for order in orders:
+        assert f"the agent tried `untildone {order}`: refused" in log
+    for deed in TOGETHER:
+        assert any(TRACES[deed] in detail for detail in state.tampered), (deed, state.tampered)
+    assert "someone meddled with the record of this run: " in log
+    again = stage.here("status", result["run_id"], "--json")
+    assert (again.returncode, '"completed"' in again.stdout) == (0, True)
+
+
+@pytest.mark.soak
 def test_commands_of_the_operator_are_refused_and_written_down(
     tmp_path: Path, well_behaved: tuple[dict[str, Any], LoopState]
 ) -> None:
-    shell = "; ".join(ASK.format(python=sys.executable, command=command) for command in COMMANDS)
-    stage, result, state, log = drive(tmp_path, shell)
+    stage, result, state, log = drive(tmp_path, ask(*COMMANDS))
     assert stage.model.ledger.served()
     said = [event for event in stage.events(result["run_id"]) if event["event_type"] == "agent.tool_result"]
     assert sum(event["event_data"]["text"].count("it said 5") for event in said) == len(COMMANDS)
@@ -127,23 +155,24 @@ def test_commands_of_the_operator_are_refused_and_written_down(
         assert f"the agent tried `untildone {command}`: refused" in log
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("deed", TRACES)
 def test_what_the_agent_does_to_the_record_has_no_effect_and_is_written_down(
     tmp_path: Path, well_behaved: tuple[dict[str, Any], LoopState], deed: str
 ) -> None:
-    stage, result, state, log = drive(tmp_path, f"{sys.executable} {tmp_path}/meddle.py {deed}")
+    stage, result, state, log = drive(tmp_path, meddle(tmp_path, deed))
     assert essence(state) == essence(well_behaved[1])
     assert (result["exit_reason"], result["exit_code"]) == (well_behaved[0]["exit_reason"], 0)
     assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
     assert any(TRACES[deed] in detail for detail in state.tampered), state.tampered
     assert "someone meddled with the record of this run: " in log
-    again = stage.untildone("status", result["run_id"], "--json")
+    again = stage.here("status", result["run_id"], "--json")
     assert (again.returncode, '"completed"' in again.stdout) == (0, True)
 
 
 @pytest.mark.soak
 def test_an_agent_that_asks_in_a_loop_does_not_flood_the_log(tmp_path: Path) -> None:
-    ask = ASK.format(python=sys.executable, command="stop >/dev/null 2>&1")
-    _, result, state, _ = drive(tmp_path, f"for n in $(seq 24); do {ask}; done")
+    asks = ask("stop >/dev/null 2>&1")
+    _, result, state, _ = drive(tmp_path, f"for n in $(seq 24); do {asks}; done")
     assert result["exit_code"] == 0
     assert state.refusals == 20

@@ -40,8 +40,6 @@ def test_a_plugin_from_a_marketplace(tmp_path: Path) -> None:
         assert here.claude("plugin", "install", "untildone@untildone").returncode == 0
         (cached,) = (here.home / ".claude" / "plugins" / "cache").glob("untildone/untildone/*")
         assert cached.name == untildone.__version__
-        copy = tmp_path / "copies" / cached.name
-        shutil.copytree(cached, copy)
         said = here.say("/untildone:loop make it work --max 3 --promise 'ALL DONE'")
         assert {f"untildone:{name}" for name in ("loop", "cancel", "status", "implement", "sprint", "ask")} <= set(
             said.init["slash_commands"]
@@ -54,8 +52,15 @@ def test_a_plugin_from_a_marketplace(tmp_path: Path) -> None:
         for piece in ("TASK-001 added", "Noted for the human", "disable-model-invocation"):
             assert piece in said.tool_results
         assert f"version {untildone.__version__}" in here.untildone("plugin", "status")
-        # A marketplace elsewhere is not read in place: then the copy is all there is.
         assert here.claude("plugin", "uninstall", "untildone@untildone").returncode == 0
+
+
+@pytest.mark.soak
+def test_a_copy_of_the_plugin_is_all_it_needs(tmp_path: Path) -> None:
+    """A marketplace elsewhere is not read in place."""
+    copy = tmp_path / "copies" / untildone.__version__
+    shutil.copytree(PLUGIN, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    with house(tmp_path) as here:
         said = here.say("/untildone:loop make it work --max 2", "--plugin-dir", str(copy))
         assert (said.requests, said.init["plugins"][0]["path"]) == (2, str(copy))
 
@@ -84,21 +89,19 @@ def test_by_settings_with_other_peoples_hooks(tmp_path: Path) -> None:
 SCRUBBED = "env -u CLAUDECODE -u CLAUDE_CODE_SESSION_ID -u CLAUDE_PID -u CLAUDE_CODE_CHILD_SESSION"
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["{claude} -p /untildone:cancel {plugin}", f"echo /untildone:loop --adopt | {SCRUBBED} {{claude}} -p {{plugin}}"],
-    ids=["cancel", "adopt"],
+WAYS_OUT = (
+    f"{bundled_claude()} -p /untildone:cancel --plugin-dir {PLUGIN}",
+    f"echo /untildone:loop --adopt | {SCRUBBED} {bundled_claude()} -p --plugin-dir {PLUGIN}",
 )
-@pytest.mark.parametrize(
-    ("through", "refusal"),
-    [("{line}", "only the user starts, stops or changes loops"), ("sh go.sh", "only a human ends or moves its loop")],
-    ids=["in its command", "from a script"],
-)
-def test_a_session_that_is_held_cannot_let_itself_go(tmp_path: Path, how: str, through: str, refusal: str) -> None:
-    line = how.format(claude=bundled_claude(), plugin=f"--plugin-dir {PLUGIN}")
-    call = ToolCall("Bash", {"command": through.format(line=line)})
-    with house(tmp_path, Reply(tools=(call,)), Reply(text="Half way."), Reply(text="Not yet.")) as here:
-        (here.project / "go.sh").write_text(line)
+
+
+def test_a_session_that_is_held_cannot_let_itself_go(tmp_path: Path) -> None:
+    calls = (*WAYS_OUT, *(f"sh {number}.sh" for number in range(len(WAYS_OUT))))
+    tried = tuple(Reply(tools=(ToolCall("Bash", {"command": call}),)) for call in calls)
+    with house(tmp_path, *tried, Reply(text="Half way."), Reply(text="Not yet.")) as here:
+        for number, line in enumerate(WAYS_OUT):
+            (here.project / f"{number}.sh").write_text(line)
         said = here.say("/untildone:loop make it work --max 2", "--plugin-dir", str(PLUGIN))
-        assert refusal in said.tool_results
-        assert (said.requests, said.result) == (3, "Not yet.")
+        assert said.tool_results.count("only the user starts, stops or changes loops") == len(WAYS_OUT)
+        assert said.tool_results.count("only a human ends or moves its loop") == len(WAYS_OUT)
+        assert (said.requests, said.result) == (len(calls) + 2, "Not yet.")

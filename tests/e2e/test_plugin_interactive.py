@@ -15,6 +15,7 @@ NEVER = Reply(text="Too late.", latency=300)
 START = "/untildone:loop make it work --promise 'ALL DONE' --max 9"
 
 
+@pytest.mark.soak
 def test_a_person_interrupts_compacts_clears_and_cancels(tmp_path: Path) -> None:
     refused = Reply(status=403, message="not you")
     replies = (HALF, NEVER, HALF, refused, Reply(text="<summary>Things were done.</summary>"), HALF, NEVER, HALF)

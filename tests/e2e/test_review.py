@@ -24,50 +24,46 @@ def work(text: str) -> tuple[Reply, ...]:
     return (call("Bash", command=f"echo {text} > b.txt"), Reply(text=finished()))
 
 
-@pytest.mark.parametrize("agent", ["claude_sdk", "claude_cli"])
-def test_a_reviewer_asks_for_changes_once_and_then_approves(tmp_path: Path, agent: str) -> None:
-    looks = call("Bash", command="git diff HEAD~1 HEAD")
-    script = (work("one"), (looks, CHANGES), work("two"), (looks, APPROVE))
-    with staged(tmp_path, Scenario(name="review", iterations=script)) as stage:
-        result = stage.result(*RUN, "--review-agent", agent, "--review-model", "claude-haiku-4-5")
-        assert (result["exit_reason"], result["attempts"], result["verified"]) == ("validation_passed", 2, True)
-        assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
-        assert len(stage.model.ledger.served()) == 8
-        asked = [str(request.body) for request in stage.model.requests]
-        assert sum("You review the work of another agent" in body for body in asked) == 4
-        assert any("> b.txt:1 must say two" in body and "ASKS FOR CHANGES" in body for body in asked)
-        assert any("+one" in body for body in asked), "it has seen the diff"
-        models = {request.body["model"] for request in stage.model.requests if "You review the" in str(request.body)}
-        assert len(models) == 1
-        assert "haiku" in models.pop()
-
-
-def test_a_reviewer_cannot_write_whatever_the_repository_allows(tmp_path: Path) -> None:
-    tries = (
-        call("Write", file_path="{repo}/stray.txt", content="oops"),
-        call("Edit", file_path="{repo}/a.txt", old_string="a", new_string="oops"),
+def writes_of(repo: Path) -> tuple[Reply, ...]:
+    """What a reviewer may not do, whatever the repository allows."""
+    return (
+        call("Write", file_path=f"{repo}/stray.txt", content="oops"),
+        call("Edit", file_path=f"{repo}/a.txt", old_string="a", new_string="oops"),
         call("Bash", command="echo oops > stray.txt"),
         call("Bash", command="git diff; rm a.txt"),
-        APPROVE,
+        call("Bash", command="git diff --output=stray.txt HEAD~1 HEAD"),
+        call("Bash", command="git -c alias.x='!touch stray.txt' x"),
+        call("Bash", command="git commit --allow-empty -m mine"),
     )
-    tries = tuple(
-        Reply(text=t.text, tools=tuple(
-            ToolCall(name=c.name, input=json.loads(json.dumps(c.input).replace("{repo}", str(tmp_path / "repo"))))
-            for c in t.tools
-        ))
-        for t in tries
-    )  # fmt: skip
-    with staged(tmp_path, Scenario(name="writer", iterations=(work("one"), tries))) as stage:
+
+
+@pytest.mark.parametrize("agent", ["claude_sdk", pytest.param("claude_cli", marks=pytest.mark.soak)])
+def test_a_reviewer_looks_cannot_write_asks_for_changes_and_then_approves(tmp_path: Path, agent: str) -> None:
+    """The second review forgets its verdict and is asked for it once, by a hook that only the SDK has."""
+    looks = call("Bash", command="git diff HEAD~1 HEAD")
+    writes = writes_of(tmp_path / "repo")
+    forgets = (Reply(text="It looks fine to me."),) if agent == "claude_sdk" else ()
+    script = (work("one"), (looks, *writes, CHANGES), work("two"), (looks, *forgets, APPROVE))
+    with staged(tmp_path, Scenario(name="review", iterations=script)) as stage:
         settings = stage.repo / ".claude/settings.json"
         settings.parent.mkdir()
         settings.write_text(json.dumps({"permissions": {"allow": ["Edit", "Write"]}}))
         stage.git("add", "-A")
         stage.git("commit", "-qm", "settings")
-        result = stage.result(*RUN)
-        assert result["exit_reason"] == "validation_passed"
+        result = stage.result_here(*RUN, "--review-agent", agent, "--review-model", "claude-haiku-4-5")
+        assert (result["exit_reason"], result["attempts"], result["verified"]) == ("validation_passed", 2, True)
+        assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
+        asked = [str(request.body) for request in stage.model.requests]
+        assert any("> b.txt:1 must say two" in body and "ASKS FOR CHANGES" in body for body in asked)
+        assert any("+one" in body for body in asked), "it has seen the diff"
+        assert ("without a verdict" in asked[-1]) == bool(forgets)
+        models = {request.body["model"] for request in stage.model.requests if "You review the" in str(request.body)}
+        assert len(models) == 1
+        assert "haiku" in models.pop()
         assert stage.git("status", "--porcelain") == ""
         assert (stage.repo / "a.txt").read_text() == "a\n"
         assert not (stage.repo / "stray.txt").exists()
+        assert stage.git("log", "--format=%s").splitlines().count("mine") == 0
 
 
 WRITING_GIT = (
@@ -86,6 +82,7 @@ WRITING_GIT = (
 )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("lets_git_pass", [False, True])
 def test_no_git_of_a_reviewers_writes_even_if_its_user_lets_all_git_pass(tmp_path: Path, lets_git_pass: bool) -> None:
     tries = (*(call("Bash", command=command) for command in WRITING_GIT), APPROVE)
@@ -95,7 +92,7 @@ def test_no_git_of_a_reviewers_writes_even_if_its_user_lets_all_git_pass(tmp_pat
             settings = Path(stage.env["CLAUDE_CONFIG_DIR"]) / "settings.json"
             settings.parent.mkdir(parents=True, exist_ok=True)
             settings.write_text(json.dumps({"permissions": {"allow": ["Bash(git:*)"]}}))
-        result = stage.result(*RUN)
+        result = stage.result_here(*RUN)
         assert result["exit_reason"] == "validation_passed"
         told = stage.events(result["run_id"])
         answers = [event["event_data"] for event in told if event["event_type"] == "agent.tool_result"][1:]
@@ -106,22 +103,16 @@ def test_no_git_of_a_reviewers_writes_even_if_its_user_lets_all_git_pass(tmp_pat
         assert not (tmp_path / "stray.txt").exists()
 
 
+@pytest.mark.soak
 def test_two_who_do_not_agree_stop(tmp_path: Path) -> None:
     script = (work("one"), (CHANGES,), work("one"), (CHANGES,))
     with staged(tmp_path, Scenario(name="stalemate", iterations=script)) as stage:
-        result = stage.result(*RUN, "--review-rounds", "2")
+        result = stage.result_here(*RUN, "--review-rounds", "2")
         assert (result["exit_reason"], result["exit_code"], result["attempts"]) == ("review_stalemate", 5, 2)
         assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
 
 
-def test_a_reviewer_that_forgets_its_verdict_is_asked_once(tmp_path: Path) -> None:
-    script = (work("one"), (Reply(text="It looks fine to me."), APPROVE))
-    with staged(tmp_path, Scenario(name="forgetful", iterations=script)) as stage:
-        result = stage.result(*RUN)
-        assert (result["exit_reason"], result["attempts"]) == ("validation_passed", 1)
-        assert "without a verdict" in str(stage.model.requests[-1].body)
-
-
+@pytest.mark.soak
 def test_a_whole_commit_message_is_asked_for_and_used(tmp_path: Path) -> None:
     message = "Add b.txt\n\nNothing could be read from it before.\n\nCo-Authored-By: Claude <noreply@anthropic.com>"
     report = {"status": "COMPLETE", "exit_signal": True, "summary": "short", "commit_message": message}
@@ -131,7 +122,7 @@ def test_a_whole_commit_message_is_asked_for_and_used(tmp_path: Path) -> None:
         Reply(text="Done."),
     )
     with staged(tmp_path, Scenario(name="message", iterations=(script,))) as stage:
-        result = stage.result(*RUN[:6], "--allowed-tools", "Bash", "--commit-message", "agent")
+        result = stage.result_here(*RUN[:6], "--allowed-tools", "Bash", "--commit-message", "agent")
         assert result["exit_reason"] == "validation_passed"
         assert stage.git("log", "-1", "--format=%B").strip() == "Add b.txt\n\nNothing could be read from it before."
         assert "commit_message" in str(stage.model.requests[0].body["system"])

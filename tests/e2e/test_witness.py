@@ -42,7 +42,7 @@ def script(*iterations: tuple[Reply, ...]) -> Scenario:
 
 
 def run(stage: Stage, check: str, *more: str) -> dict[str, Any]:
-    return stage.result("run", "make it right", "--check", check, "--allowed-tools", "Bash", *more)
+    return stage.result_here("run", "make it right", "--check", check, "--allowed-tools", "Bash", *more)
 
 
 def verdicts(stage: Stage, run_id: str) -> list[dict[str, Any]]:
@@ -64,36 +64,45 @@ def with_tests(stage: Stage) -> None:
     stage.git("commit", "-qm", "a program with a bug")
 
 
-def test_claims_from_the_third_iteration_on_are_believed_in_the_seventh(tmp_path: Path) -> None:
-    lies = [acts(f"echo {n} > n.txt", working() if n < 3 else finished()) for n in range(1, 10)]
-    with staged(tmp_path, script(*lies)) as stage:
-        check = 'echo "at $(cat n.txt)"; test "$(cat n.txt)" -ge 7'
+def test_claims_are_believed_once_the_check_passes_on_the_commit(tmp_path: Path) -> None:
+    """An ignored file makes the check pass in the agent's own tree, but it is in no commit."""
+    cheat = acts("echo 42 > answer.local")
+    honest = acts("echo 42 > answer.txt; mkdir tests; echo 'assert 42' > tests/test_answer.py")
+    with staged(tmp_path, script(acts("echo 1 > n.txt", working()), cheat, honest)) as stage:
+        (stage.repo / ".gitignore").write_text("*.local\n")
+        stage.git("add", ".")
+        stage.git("commit", "-qm", "ignore")
+        check = "cat answer.* || { echo 'there is no' answer; exit 3; }"
         result = run(stage, check, "-m", "20")
         assert (result["exit_reason"], result["verified"], result["exit_code"]) == ("validation_passed", True, 0)
-        assert result["attempts"] == 7
+        assert result["attempts"] == 3
+        assert (stage.repo / "answer.local").exists(), "it was there all the time"
         seen = verdicts(stage, result["run_id"])
-        assert [(verdict["iteration_num"], verdict["passed"]) for verdict in seen] == [
-            (3, False), (4, False), (5, False), (6, False), (7, True)
-        ]  # fmt: skip
+        assert [(verdict["iteration_num"], verdict["passed"]) for verdict in seen] == [(2, False), (3, True)]
+        told = [str(request.body["messages"]) for request in stage.model.requests]
+        assert ["there is no answer" in text for text in told] == [False] * 4 + [True] * 2
+        assert "only what is committed is there" in told[-1]
         head = stage.git("rev-parse", "HEAD").strip()
         (check_seen,) = seen[-1]["checks"]
         log = Path(check_seen["log"])
         assert (seen[-1]["commit"], seen[-1]["room"]) == (head, "clean")
         assert log.name.startswith(head[:12])
-        assert log.read_text().startswith(f"$ {check}\nat 7\n[exit 0, ")
-        brief = stage.untildone("brief", result["run_id"]).stdout
+        assert log.read_text().startswith(f"$ {check}\n42\n[exit 0, ")
+        brief = stage.here("brief", result["run_id"]).stdout
         assert "**Done and verified: " in brief
+        assert "`tests/test_answer.py`" in brief.partition("Changed, and only reported:")[2], "a new test is no problem"
         assert f"at commit `{head}`" in brief
         assert f"all it printed: `{log}`" in brief
         assert stage.git("worktree", "list").count("\n") == 1
 
 
-def test_a_check_nobody_can_satisfy_ends_by_the_limit_and_says_not_verified(tmp_path: Path) -> None:
+@pytest.mark.soak
+def test_a_check_that_always_fails_ends_by_the_limit_and_says_not_verified(tmp_path: Path) -> None:
     with staged(tmp_path, script(acts("echo more >> a.txt"))) as stage:
-        done = stage.untildone("run", "x", "-m", "2", "--check", "false", "--allowed-tools", "Bash", "--name", "vain")
+        done = stage.here("run", "x", "-m", "2", "--check", "false", "--allowed-tools", "Bash", "--name", "vain")
         assert done.returncode == 3, done.stderr
         assert "\nnot verified: the checks failed\n" in done.stdout
-        assert "\n**Not verified**: `the checks failed`\n" in stage.untildone("brief", "vain").stdout
+        assert "\n**Not verified**: `the checks failed`\n" in stage.here("brief", "vain").stdout
 
 
 def test_tests_that_are_deleted_or_skipped_and_edited_ci_are_no_way_to_done_unless_waived(tmp_path: Path) -> None:
@@ -106,7 +115,7 @@ def test_tests_that_are_deleted_or_skipped_and_edited_ci_are_no_way_to_done_unle
     with staged(tmp_path, script(*cheats)) as stage:
         with_tests(stage)
         args = ("--check", WHAT_CI_RUNS, "--allowed-tools", "Bash", "-m", "3", "--name", "cheat")
-        done = stage.untildone("run", "make it right", *args)
+        done = stage.here("run", "make it right", *args)
         assert done.returncode == 3, done.stderr
         assert f"\nnot verified: 2 in the way of done: {CI}:5 ci changed, {WHAT_CI_RUNS} tests not run\n" in done.stdout
         seen = verdicts(stage, "cheat")
@@ -119,37 +128,24 @@ def test_tests_that_are_deleted_or_skipped_and_edited_ci_are_no_way_to_done_unle
         assert not any("a test file is gone" in text for text in told[:2])
         assert any(f"{TEST}: a test file is gone" in text for text in told)
         assert any(f"{TEST}:7" in text for text in told)
-        brief = stage.untildone("brief", "cheat").stdout
+        brief = stage.here("brief", "cheat").stdout
         assert f"**Not verified**: `2 in the way of done: {CI}:5 ci changed, " in brief
         assert f"In the way of done:\n\n- `{CI}:5`: " in brief
-        waived = stage.untildone("waive", "cheat", ".github/*", WHAT_CI_RUNS)
+        waived = stage.here("waive", "cheat", ".github/*", WHAT_CI_RUNS)
         assert waived.stdout.startswith(f"lets pass  {CI}:5: ci changed"), waived.stderr
-        result = stage.result("resume", "cheat", "--max-runs", "4")
+        result = stage.result_here("resume", "cheat", "--max-runs", "4")
         assert (result["exit_reason"], result["verified"], result["exit_code"]) == ("validation_passed", True, 0)
-        assert f"Waived by a human:\n\n- `{CI}:5`: " in stage.untildone("brief", "cheat").stdout
+        assert f"Waived by a human:\n\n- `{CI}:5`: " in stage.here("brief", "cheat").stdout
 
 
-def test_adding_unit_tests_and_mending_the_program_is_not_hindered(tmp_path: Path) -> None:
+@pytest.mark.soak
+def test_adding_unit_tests_and_fixing_the_program_is_not_hindered(tmp_path: Path) -> None:
     more = "    def test_again(self):\n        self.assertGreater(app.answer(), 0)\n"
     work = acts(f"{MADE_RIGHT}; printf '\\n{more}' >> {TEST}; cp {TEST} tests/test_b.py")
     with staged(tmp_path, script(work)) as stage:
         with_tests(stage)
         result = run(stage, WHAT_CI_RUNS, "-m", "3")
         assert (result["exit_reason"], result["verified"], result["attempts"]) == ("validation_passed", True, 1)
-        brief = stage.untildone("brief", result["run_id"]).stdout
+        brief = stage.here("brief", result["run_id"]).stdout
         assert "Changed, and only reported:" in brief
         assert "`tests/test_b.py`" in brief
-
-
-def test_what_only_an_uncommitted_file_makes_pass_does_not_pass(tmp_path: Path) -> None:
-    cheat, honest = acts("echo 42 > answer.local"), acts("echo 42 > answer.txt")
-    with staged(tmp_path, script(cheat, honest)) as stage:
-        (stage.repo / ".gitignore").write_text("*.local\n")
-        stage.git("add", ".")
-        stage.git("commit", "-qm", "ignore")
-        result = run(stage, "cat answer.*", "-m", "3")
-        assert (result["exit_reason"], result["verified"], result["attempts"]) == ("validation_passed", True, 2)
-        refused, passed = verdicts(stage, result["run_id"])
-        assert (refused["passed"], passed["passed"]) == (False, True)
-        assert (stage.repo / "answer.local").exists(), "it was there all the time"
-        assert any("only what is committed is there" in str(request.body) for request in stage.model.requests)

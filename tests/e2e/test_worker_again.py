@@ -14,18 +14,8 @@ from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
 pytestmark = pytest.mark.claude
 
-GATED = Reply(tools=(ToolCall("Bash", {"command": "until [ -e ../gate{i} ]; do sleep 0.02; done; echo {i} >> a.txt"}),))
+GATED = Reply(tools=(ToolCall("Bash", {"command": "until [ -e ../gate{i} ]; do sleep 0.2; done; echo {i} >> a.txt"}),))
 """What the agent does in each iteration: it waits for somebody outside, and then it changes something."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    server = Server(folder, f"sqlite:///{folder}/archive.db")
-    server.start()
-    yield server
-    server.end()
-    assert "Traceback" not in server.log()
 
 
 @contextmanager
@@ -59,7 +49,7 @@ def killed_in_the_first(stage: Stage, server: Server, name: str, *orders: dict[s
             server.post(f"/runs/{run_id}/orders", order)
             until(lambda n=number: len(obeyed(server, run_id)) == n, f"order {number}")
         worker.send_signal(signal.SIGKILL)
-        worker.wait(30)
+        worker.wait(120)
     return run_id
 
 
@@ -82,22 +72,24 @@ def test_a_start_with_the_same_environment_undoes_neither_a_pause_nor_a_limit(se
             assert server.events(run_id, "continuous.settings_changed") == []
             assert len(server.events(run_id, "iteration.started")) == begun
             assert len(stage.model.requests) == asked
-            server.post(f"/runs/{run_id}/orders", {"kind": "resume"})
-            until(lambda: len(server.events(run_id, "iteration.completed")) == 1, "the iteration after the pause")
             worker.send_signal(signal.SIGTERM)
-            assert worker.wait(60) == 0
-        limits = stage.untildone("limits", run_id).stdout
+            assert worker.wait(120) == 0
+        limits = stage.here("limits", run_id).stdout
         assert "of $0.50" in limits, limits
         # Another environment is another wish, and only about what it says otherwise.
         stage.env["CONTINUOUS_MAX_RUNS"] = "40"
         with at_work(stage) as worker:
             (changed,) = until(lambda: server.events(run_id, "continuous.settings_changed"), "the new limit")
             assert (changed["data"]["by"], changed["data"]["changes"]) == ("worker", ["max_runs = 40"])
+            assert len(server.events(run_id, "iteration.started")) == begun
+            server.post(f"/runs/{run_id}/orders", {"kind": "resume"})
+            until(lambda: len(server.events(run_id, "iteration.completed")) == 1, "the iteration after the pause")
             worker.send_signal(signal.SIGTERM)
-            assert worker.wait(60) == 0
-        assert "of $0.50" in stage.untildone("limits", run_id).stdout
+            assert worker.wait(120) == 0
+        assert "of $0.50" in stage.here("limits", run_id).stdout
 
 
+@pytest.mark.soak
 def test_resuming_a_workers_run_reports_and_where_it_was_taken_from_nothing_goes_on(
     server: Server, tmp_path: Path
 ) -> None:
@@ -106,13 +98,13 @@ def test_resuming_a_workers_run_reports_and_where_it_was_taken_from_nothing_goes
     there.mkdir()
     with sandbox(here, server, "old-home", CONTINUOUS_MAX_RUNS="1") as stage:
         (stage.tmp / "gate1").touch()
-        assert stage.untildone("worker").returncode == 0
+        assert stage.here("worker").returncode == 0
         run_id = str(until(lambda: server.run_of("old-home"), "the run")["run_id"])
         why = server.get(f"/runs/{run_id}")["why"]
         assert "--max-runs 2" in why
         assert f"--from-server {run_id}" in why
         (stage.tmp / "gate2").touch()
-        done = stage.untildone("resume", run_id, "--max-runs", "2")
+        done = stage.here("resume", run_id, "--max-runs", "2")
         assert done.returncode == 3, done
         run = server.get(f"/runs/{run_id}")
         assert (run["successes"], run["last_seq"]) == (2, stage.events(run_id)[-1]["seq"])
@@ -121,24 +113,24 @@ def test_resuming_a_workers_run_reports_and_where_it_was_taken_from_nothing_goes
         other.env |= {"UNTILDONE_SERVER": server.url, "UNTILDONE_TOKEN": server.operator}
         elsewhere = there / "new"
         elsewhere.mkdir()
-        taken = other.untildone("resume", "--from-server", run_id, "--trust", "--cwd", str(elsewhere))
+        taken = other.here("resume", "--from-server", run_id, "--trust", "--cwd", str(elsewhere))
         assert taken.returncode == 3, taken  # its limit is reached there, too
 
         asked = len(stage.model.requests)
         for command in (("resume", run_id, "--max-runs", "9"), ("resume", run_id)):
-            refused = stage.untildone(*command)
+            refused = stage.here(*command)
             assert refused.returncode == 2, refused
             (line,) = refused.stderr.splitlines()
             assert "another machine took" in line
             assert f"`untildone resume --from-server {run_id} --take`" in line
-        assert stage.untildone("worker").returncode == 0
+        assert stage.here("worker").returncode == 0
         assert len(stage.model.requests) == asked
-        status = stage.untildone("status", run_id).stdout
+        status = stage.here("status", run_id).stdout
         assert "another machine took the run over" in status, status
         assert "person" not in status
         assert server.get(f"/runs/{run_id}")["tenure"] == 1
 
         stage.env |= other.env | {"HOME": stage.env["HOME"], "UNTILDONE_HOME": stage.env["UNTILDONE_HOME"]}
-        back = stage.untildone("resume", "--from-server", run_id, "--take", "--trust")
+        back = stage.here("resume", "--from-server", run_id, "--take", "--trust")
         assert back.returncode == 3, back
         assert server.get(f"/runs/{run_id}")["tenure"] == 2

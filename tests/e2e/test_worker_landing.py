@@ -23,16 +23,6 @@ TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
 """As GitHub makes them."""
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("server")
-    server = Server(folder, f"sqlite:///{folder}/archive.db")
-    server.start()
-    yield server
-    server.end()
-    assert "Traceback" not in server.log()
-
-
 @dataclass
 class Sandbox:
     """A worker's machine, and the GitHub it can reach: the name leads to a repository on this disk."""
@@ -59,7 +49,7 @@ class Sandbox:
 
     def _look(self, over: threading.Event) -> None:
         lines = set()
-        while not over.wait(0.02):
+        while not over.wait(0.1):
             for process in Path("/proc").glob("[0-9]*/cmdline"):
                 try:
                     lines.add(process.read_bytes())
@@ -102,7 +92,9 @@ def sandbox(tmp: Path, server: Server, name: str, command: str) -> Iterator[Sand
         yield Sandbox(stage, bare, github)
 
 
-@pytest.mark.parametrize("branch", ["", "feature/fish", pytest.param("existing", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "branch", ["feature/fish", *(pytest.param(branch, marks=pytest.mark.soak) for branch in ("", "existing"))]
+)
 def test_a_worker_lands_by_a_pull_request(tmp_path: Path, server: Server, branch: str) -> None:
     name = f"lands-{branch.replace('/', '-') or 'anywhere'}"
     with sandbox(tmp_path, server, name, "env; echo made > made.txt") as box:
@@ -126,6 +118,7 @@ def test_a_worker_lands_by_a_pull_request(tmp_path: Path, server: Server, branch
         assert "untildone" in box.seen
 
 
+@pytest.mark.soak
 def test_a_token_that_is_refused_is_told_and_the_work_is_kept(tmp_path: Path, server: Server) -> None:
     wrong = "ghp_" + "Z9y8X7w6V5u4" * 3
     with sandbox(tmp_path, server, "stranger", "echo made > made.txt") as box:

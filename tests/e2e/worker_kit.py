@@ -17,16 +17,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 def until(look: Callable[[], T | None], what: str, patience: float = PATIENCE) -> T:
     """What `look` finds, once it does."""
     deadline = time.monotonic() + patience
+    rest = 0.02
     while time.monotonic() < deadline:
         if found := look():
             return found
-        time.sleep(0.02)
+        time.sleep(rest)
+        rest = min(2 * rest, 0.2)  # who looks is served by the same processor
     raise AssertionError(f"{what} did not come about within {patience:.0f} s")
 
 

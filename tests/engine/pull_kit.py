@@ -1,13 +1,14 @@
 """A rig whose work lands by pull requests: a scripted GitHub over a real bare remote."""
 
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
-from engine.rig import FastClock, Rig
-from repositories import new_bare_repository
+from engine.rig import FILES, FastClock, Rig
+from repositories import add_remote, new_bare_repository
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent
 from untildone.core.policy import Landing
@@ -27,16 +28,15 @@ def git_in(folder: Path, *args: str) -> str:
 class PullRig(Rig):
     """Everything real but the forge and the agent; time runs fast."""
 
+    branch: ClassVar[str] = "main"
     github: ScriptedGitHub
+    forge_env: Mapping[str, str] = MappingProxyType({"GITHUB_TOKEN": TOKEN})
+    """What the run's environment says about the login."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.git("branch", "-m", "main")
-        self.bare = self.tmp / "origin.git"
-        new_bare_repository(self.bare)
-        self.git("remote", "add", "origin", str(self.bare))
-        self.git("push", "-q", "-u", "origin", "main")
-        self.git("remote", "set-head", "origin", "main")
+        self.bare = new_bare_repository(self.tmp / "origin.git", FILES)
+        add_remote(self.repo, self.bare)
 
     def landing(self, **changes: Any) -> Landing:
         known = {"land": "pr", "repo": self.github.repo, "forge_url": self.github.url, "ci_poll": 1.0}
@@ -45,7 +45,7 @@ class PullRig(Rig):
     def around(self, agent: ScriptedAgent) -> wiring.Surroundings:
         around = super().around(agent)
         return wiring.Surroundings(
-            log=around.log, state_dir=around.state_dir, env={**around.env, "GITHUB_TOKEN": TOKEN}, clock=around.clock,
+            log=around.log, state_dir=around.state_dir, env={**around.env, **self.forge_env}, clock=around.clock,
             observer=around.observer, agent=agent,
         )  # fmt: skip
 

@@ -8,19 +8,21 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from core.run_kit import with_contract
 from repositories import new_repository
 from untildone import wiring
 from untildone.agents.scripted import Act, ScriptedAgent, Step
 from untildone.core.claims import Report
+from untildone.core.contract import Contract, commands
 from untildone.core.events import Event, Record
 from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.state import LoopState
 
 Steps = Iterable[Outcome | Act | Step]
+FILES = {"a.txt": "a\n"}
 
 
 class FastClock:
@@ -35,7 +37,15 @@ class FastClock:
         return self._epoch + (time.monotonic() - self._began) * self._speed
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds / self._speed)
+        """Ends early when the time is skipped."""
+        ends = self.now() + seconds
+        await asyncio.sleep(0)
+        while (left := ends - self.now()) > 0:
+            await asyncio.sleep(min(left / self._speed, 0.1))
+
+    def skip(self, seconds: float) -> None:
+        """It is that much later now."""
+        self._epoch += seconds
 
 
 @dataclass
@@ -46,14 +56,20 @@ class Rig:
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     """Its own: a driver ends whatever processes of the same run it finds, and tests run side by side."""
 
+    branch: ClassVar[str] = "work"
+
     def __post_init__(self) -> None:
-        self.repo = new_repository(self.tmp / "repo", "work", {"a.txt": "a\n"})
+        self.repo = new_repository(self.tmp / "repo", self.branch, FILES)
         self.log = wiring.open_log(self.tmp / "state", self.clock)
 
     def git(self, *args: str) -> str:
         return subprocess.run(["git", *args], cwd=self.repo, check=True, capture_output=True, text=True).stdout
 
     def spec(self, **changes: Any) -> RunSpec:
+        """`checks=` in short run in the tree: a fresh checkout takes ten processes more. Work that lands needs one."""
+        if changes.get("checks") and "landing" not in changes:
+            checks = commands(*changes.pop("checks"))
+            changes["contract"] = Contract(checks=checks, guard="off", room="tree")
         return RunSpec(**{"goal": "make it work", "cwd": str(self.repo), "name": "it", **with_contract(changes)})
 
     def around(self, agent: ScriptedAgent, reviewer: ScriptedAgent | None = None) -> wiring.Surroundings:
@@ -85,7 +101,7 @@ class Rig:
         return [record.event for record in self.records if isinstance(record.event, kind)]
 
     async def until(self, kind: type[Event], count: int = 1) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.seen(kind)) < count:
                 await asyncio.sleep(0.005)
 

@@ -58,7 +58,7 @@ def rig(tmp_path: Path) -> Rig:
 
 async def run(rig: Rig, steps: Steps, to: Sequence[Notifier], policy: Policy | None = None, **spec: Any) -> LoopState:
     around = replace(rig.around(ScriptedAgent(steps)), notifiers=to)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await wiring.start_run(rig.spec(**spec), policy or Policy(max_runs=9), around, run_id=rig.run_id)
 
 
@@ -85,7 +85,7 @@ async def test_a_webhook_hears_the_whole_story(rig: Rig) -> None:
         )
         await rig.until(ev.ContinuousWaiting)
         await rig.say(ev.StopRequested(by="u"))
-        state, _ = await asyncio.wait_for(going, 20)
+        state, _ = await asyncio.wait_for(going, 60)
     assert state.stop_reason == "stop_requested"
     assert [heard["kind"] for heard in ear.heard] == ["budget", "waiting", "stopped"]
     assert ear.heard[1]["facts"]["until"] == pytest.approx(reset, abs=60)
@@ -122,15 +122,15 @@ async def test_a_silent_channel_is_left_behind_at_the_end(rig: Rig, monkeypatch:
 
 
 async def test_who_pressed_ctrl_c_does_not_wait_long(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announce, "LAST_WORDS", 15.0)
+    monkeypatch.setattr(announce, "LAST_WORDS", 300.0)
     monkeypatch.setattr(announce, "LAST_WORDS_IN_A_HURRY", 0.1)
-    going = asyncio.create_task(run(rig, [Step(outcome=claim(), delay=30)], [Endless()]))
+    going = asyncio.create_task(run(rig, [Step(outcome=claim(), delay=300)], [Endless()]))
     await rig.until(ev.IterationStarted)
     await rig.say(ev.StopRequested(by="signal", signal="SIGINT"))
     began = time.monotonic()
     state = await going
     assert state.stop_reason == "shutdown_signal"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 async def test_a_silent_channel_delays_no_iteration(rig: Rig) -> None:

@@ -13,12 +13,12 @@ from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
 from untildone.core.figures import size
-from untildone.core.outcome import Outcome, Usage
+from untildone.core.outcome import Order, Outcome, Usage
 from untildone.core.policy import Policy
 from untildone.core.state import LoopState
 from untildone.core.trace import AgentReply, AgentSession
 from untildone.engine.attend import disk_detail, scarce
-from untildone.ports import MachineFacts
+from untildone.ports import MachineFacts, Tell
 
 pytestmark = pytest.mark.anyio
 
@@ -42,17 +42,30 @@ class Box:
         return [("the store of all runs", 30 * MIB), ("caches", 0)]
 
 
+class Held(ScriptedAgent):
+    """Ends no iteration before a gate is open."""
+
+    def __init__(self, steps: Steps, gate: asyncio.Event) -> None:
+        super().__init__(steps)
+        self._gate = gate
+
+    async def iterate(self, order: Order, tell: Tell) -> Outcome:
+        outcome = await super().iterate(order, tell)
+        await self._gate.wait()
+        return outcome
+
+
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path, clock=FastClock(100))
 
 
 async def run(
-    rig: Rig, box: Box, steps: Steps, policy: Policy = POLICY, **spec: Any
+    rig: Rig, box: Box, steps: Steps, policy: Policy = POLICY, gate: asyncio.Event | None = None, **spec: Any
 ) -> tuple[LoopState, ScriptedAgent]:
-    agent = ScriptedAgent(steps)
+    agent = ScriptedAgent(steps) if gate is None else Held(steps, gate)
     around = replace(rig.around(agent), machine=box)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await wiring.start_run(rig.spec(**spec), policy, around, run_id=rig.run_id), agent
 
 
@@ -64,7 +77,7 @@ async def test_a_low_disk_is_waited_out_before_anything_is_started(rig: Rig) -> 
     assert rig.seen(ev.IterationStarted) == []
     box.disk = 105 * MIB
     looks = box.looks
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while box.looks < looks + 3:
             await asyncio.sleep(0.005)
     assert len(rig.seen(ev.ResourcesSeen)) == 1, "a little more than the reserve is not yet room"
@@ -80,12 +93,13 @@ async def test_a_low_disk_is_waited_out_before_anything_is_started(rig: Rig) -> 
 
 
 async def test_a_running_iteration_ends_well_on_a_low_disk(rig: Rig) -> None:
-    box = Box()
-    going = asyncio.create_task(run(rig, box, [Step(outcome=claim(), delay=0.5), claim()]))
+    box, gate = Box(), asyncio.Event()
+    going = asyncio.create_task(run(rig, box, [claim(), claim()], gate=gate))
     await rig.until(ev.IterationStarted)
     box.disk = 26 * MIB
     await rig.until(ev.ResourcesSeen)
-    assert rig.seen(ev.IterationCompleted) == [], "it is still at work"
+    assert rig.seen(ev.IterationCompleted) == [], "it is still running"
+    gate.set()
     await rig.until(ev.ContinuousWaiting)
     assert (len(rig.seen(ev.IterationCompleted)), rig.seen(ev.IterationFailed)) == (1, [])
     box.disk = 500 * MIB
@@ -177,10 +191,11 @@ async def test_most_of_the_money_is_a_warning_between_iterations(rig: Rig) -> No
 
 async def test_most_of_the_money_is_a_warning_in_mid_iteration_too(rig: Rig) -> None:
     reply = AgentReply(iteration_num=1, message_id="m", model="m", usage=Usage(1), cost_usd=0.85)
-    steps = [Step(outcome=costing(claim(), 0.85), events=(reply,), delay=0.5)]
-    going = asyncio.create_task(run(rig, Box(), steps, Policy(max_cost_usd=1.0), checks=("true",)))
+    steps, gate = [Step(outcome=costing(claim(), 0.85), events=(reply,))], asyncio.Event()
+    going = asyncio.create_task(run(rig, Box(), steps, Policy(max_cost_usd=1.0), gate, checks=("true",)))
     await rig.until(ev.BudgetWarning)
     assert rig.seen(ev.IterationCompleted) == []
+    gate.set()
     state, _ = await going
     assert state.stop_reason == "validation_passed"
     assert len(rig.seen(ev.BudgetWarning)) == 1

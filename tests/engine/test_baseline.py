@@ -19,6 +19,23 @@ from untildone.git.tree_copy import MOST_BYTES
 pytestmark = pytest.mark.anyio
 
 PYTEST = f"{sys.executable} -B -m pytest -q -p no:cacheprovider tests"
+RUNNER = f"{sys.executable} -S -B run.py"
+"""Says the same as pytest, and starts ten times as fast."""
+RUN_PY = """
+import glob, runpy, sys
+failed = passed = 0
+for path in sys.argv[1:] or sorted(glob.glob("tests/test_*.py")):
+    for name, test in runpy.run_path(path).items():
+        if name.startswith("test_"):
+            try:
+                test()
+                passed += 1
+            except AssertionError:
+                failed += 1
+                print(f"FAILED {path}::{name} - AssertionError")
+print(f"{failed} failed, {passed} passed in 0.01s" if failed else f"{passed} passed in 0.01s")
+sys.exit(failed > 0)
+"""
 TEST_F = "import app\n\n\ndef test_f():\n    assert app.f() == 1\n"
 
 
@@ -39,6 +56,7 @@ def has_red_test(rig: Rig, **files: str) -> None:
     (rig.repo / "tests").mkdir()
     (rig.repo / "app.py").write_text("def f():\n    return 0\n")
     (rig.repo / "tests" / "test_f.py").write_text(TEST_F)
+    (rig.repo / "run.py").write_text(RUN_PY)
     for name, text in files.items():
         (rig.repo / name).write_text(text)
     rig.git("add", ".")
@@ -61,18 +79,18 @@ async def test_what_a_check_leaves_behind_is_never_in_the_tree(rig: Rig) -> None
     (rig.repo / ".git" / "info" / "exclude").write_text("node_modules\n")
     (rig.repo / "node_modules").mkdir()
     (rig.repo / "node_modules" / "x").touch()
-    check = "echo junk > report.xml; echo touched >> a.txt; rm -rf node_modules; test -f b.txt"
-    state, _ = await rig.run([writes(rig.repo / "b.txt", "b\n", claim())], contract=contract(check))
+    check = "echo junk > report.xml; echo touched >> a.txt; rm -rf node_modules; "
+    red, green = (f"{check} echo x >> {rig.tmp / name};" for name in ("red", "green"))
+
+    def work(order: Order) -> Outcome:
+        assert (counted(rig, "red"), counted(rig, "green")) == (3, 1), "red is looked at again, green is not"
+        return writes(rig.repo / "b.txt", "b\n", claim())(order)
+
+    state, _ = await rig.run([work], contract=contract(f"{red} test -f b.txt", f"{green} true"))
     assert state.stop_reason == "validation_passed"
     assert rig.git("show", "--format=", "--name-only", "HEAD").split() == ["b.txt"]
     assert (rig.repo / "a.txt").read_text() == "a\n"
     assert (rig.repo / "node_modules" / "x").exists()
-
-
-async def test_a_red_check_is_run_three_times_and_a_green_one_once(rig: Rig) -> None:
-    red, green = (f"echo x >> {rig.tmp / name}; " for name in ("red", "green"))
-    await rig.run([idle()], Policy(max_runs=1), contract=contract(f"{red} false", f"{green} true"))
-    assert (counted(rig, "red"), counted(rig, "green")) == (3, 1)
 
 
 async def test_the_copy_has_what_git_ignores_and_a_repository_of_its_own(rig: Rig) -> None:
@@ -129,6 +147,7 @@ async def test_before_the_first_commit_there_is_nothing_to_refuse(rig: Rig) -> N
     assert (state.stop_reason, state.attempts) == ("validation_passed", 1)
 
 
+@pytest.mark.soak
 async def test_a_check_that_wavers_at_the_start_is_flaky_and_not_refused(rig: Rig) -> None:
     # Red, green in the room: no reason to ask for a setup.
     count = rig.tmp / "count"
@@ -148,16 +167,16 @@ async def test_tests_that_are_not_run_any_more_are_in_the_way(rig: Rig) -> None:
     # Nothing of the tests is touched: the product ends the run before they are come to.
     cheat = does(rig, app_py="import os\n\nprint('all good')\nos._exit(0)\n")
     state, agent = await rig.run(
-        [cheat, does(rig, app_py="def f():\n    return 1\n")], Policy(max_runs=2), contract=contract(PYTEST, guard="on")
+        [cheat, does(rig, app_py="def f():\n    return 1\n")], Policy(max_runs=2), contract=contract(RUNNER, guard="on")
     )
     first, second = rig.seen(ev.IterationValidation)
-    assert [(f.kind, f.path, f.blocking) for f in first.findings] == [("tests_not_run", PYTEST, True)]
+    assert [(f.kind, f.path, f.blocking) for f in first.findings] == [("tests_not_run", RUNNER, True)]
     assert "does not say any more how many tests it ran: 1 at the start" in agent.orders[1].prompt
     assert (second.passed, state.stop_reason) == (True, "validation_passed")
 
 
 async def test_a_makefile_that_make_prefers_is_in_the_way(rig: Rig) -> None:
-    has_red_test(rig, Makefile=f"test:\n\t{PYTEST}\n")
+    has_red_test(rig, Makefile=f"test:\n\t{RUNNER}\n")
     cheat = does(rig, GNUmakefile="test:\n\ttrue\n")
     state, _ = await rig.run([cheat], Policy(max_runs=1), contract=contract("make test", guard="on"))
     (verdict,) = rig.seen(ev.IterationValidation)
@@ -168,7 +187,8 @@ async def test_a_makefile_that_make_prefers_is_in_the_way(rig: Rig) -> None:
 # --- new tests on old code that was red anyway ---------------------------------------------------------------
 
 
-async def test_on_a_red_base_a_test_that_always_passes_proves_nothing(rig: Rig) -> None:
+@pytest.mark.parametrize("check", [RUNNER, pytest.param(PYTEST, marks=pytest.mark.soak)], ids=["runner", "pytest"])
+async def test_on_a_red_base_a_test_that_always_passes_proves_nothing(rig: Rig, check: str) -> None:
     has_red_test(rig)
     mended, always = "def f():\n    return 1\n", "def test_always():\n    assert True\n"
     new = "import app\n\n\ndef test_g():\n    assert app.f() + 1 == 2\n"
@@ -176,16 +196,17 @@ async def test_on_a_red_base_a_test_that_always_passes_proves_nothing(rig: Rig) 
         does(rig, app_py=mended, tests__test_new_py=always),
         does(rig, tests__test_new_py=new),
     ]
-    state, agent = await rig.run(steps, contract=contract(PYTEST, fail_to_pass=True))
+    state, agent = await rig.run(steps, contract=contract(check, fail_to_pass=True))
     assert (state.stop_reason, state.attempts) == ("validation_passed", 2)
     assert "no new test of tests/test_new.py is among those that fail" in agent.orders[1].prompt
     verdicts = [verdict.checks[-1] for verdict in rig.seen(ev.IterationValidation)]
     assert [(check.name, check.passed) for check in verdicts] == [("fail-to-pass", False), ("fail-to-pass", True)]
 
 
+@pytest.mark.soak
 async def test_what_cannot_be_told_apart_is_not_believed_unless_a_command_tells(rig: Rig) -> None:
     has_red_test(rig)
-    check = f"{PYTEST} > /dev/null"
+    check = f"{RUNNER} > /dev/null"
     files = {"app_py": "def f():\n    return 1\n", "tests__test_new_py": TEST_F.replace("test_f", "test_g")}
     wanted = contract(check, fail_to_pass=True)
     state, _ = await rig.run([does(rig, **files)], Policy(max_runs=1), contract=wanted)
@@ -194,10 +215,11 @@ async def test_what_cannot_be_told_apart_is_not_believed_unless_a_command_tells(
     assert "cannot be told" in verdict.checks[-1].output_tail
 
 
-@pytest.mark.parametrize(("wanted", "proven"), [("== 1", True), (">= 0", False)])
+@pytest.mark.parametrize(("wanted", "proven"), [("== 1", True), pytest.param(">= 0", False, marks=pytest.mark.soak)])
 async def test_a_command_of_its_own_tells(rig: Rig, wanted: str, proven: bool) -> None:
     has_red_test(rig)
     files = {"app_py": "def f():\n    return 1\n", "tests__test_new_py": TEST_F.replace("== 1", wanted)}
-    own = contract(f"{PYTEST} > /dev/null", fail_to_pass=True, fail_to_pass_check=f"{PYTEST}/test_new.py")
+    check = f"{RUNNER} tests/test_new.py"
+    own = contract(f"{RUNNER} > /dev/null", fail_to_pass=True, fail_to_pass_check=check)
     state, _ = await rig.run(itertools.repeat(does(rig, **files)), Policy(max_runs=1), contract=own)
     assert state.verified is proven

@@ -16,11 +16,13 @@ pytestmark = pytest.mark.anyio
 MERGE = Landing(land="merge")
 
 
+class OnMain(Rig):
+    branch = "main"
+
+
 @pytest.fixture
 def rig(tmp_path) -> Rig:
-    rig = Rig(tmp_path)
-    rig.git("branch", "-q", "-m", "work", "main")
-    return rig
+    return OnMain(tmp_path)
 
 
 async def land(rig: Rig, steps) -> tuple:

@@ -39,7 +39,7 @@ def acts(act: Callable[[], Any]) -> Callable[[Order], Outcome]:
     return done
 
 
-@pytest.fixture(params=["clean", "tree"])
+@pytest.fixture(params=["clean", pytest.param("tree", marks=pytest.mark.soak)])
 def guarded(request: pytest.FixtureRequest) -> Callable[..., Contract]:
     """A contract whose check always passes: only the guard can say no, wherever it looks."""
     return partial(Contract, checks=commands("true"), room=request.param)
@@ -47,12 +47,12 @@ def guarded(request: pytest.FixtureRequest) -> Callable[..., Contract]:
 
 async def test_deleted_tests_are_no_way_to_done(rig, guarded):
     file = rig.repo / "tests" / "test_a.py"
-    steps = [acts(file.unlink), claim(), acts(lambda: file.write_text(TESTS + "\n"))]
-    state, agent = await rig.run(steps, Policy(max_iterations=3), contract=guarded())
-    refused, again, passed = rig.seen(ev.IterationValidation)
+    steps = [acts(file.unlink), acts(lambda: file.write_text(TESTS + "\n"))]
+    state, agent = await rig.run(steps, Policy(max_iterations=2), contract=guarded())
+    refused, passed = rig.seen(ev.IterationValidation)
     assert [finding.kind for finding in refused.findings if finding.blocking] == ["test_deleted"]
     assert "tests/test_a.py: a test file is gone" in refused.feedback
-    assert (refused.passed, again.passed, passed.passed) == (False, False, True)
+    assert (refused.passed, passed.passed) == (False, True)
     assert state.stop_reason == Reason.VALIDATION_PASSED
     assert "a test file is gone" in agent.orders[1].prompt
 
@@ -71,6 +71,7 @@ async def test_a_skip_is_named_with_its_line_and_a_waiver_lets_it_pass(rig, guar
     assert [(finding.kind, finding.blocking) for finding in state.findings] == [("skip_added", False)]
 
 
+@pytest.mark.soak
 async def test_adding_tests_is_not_hindered(rig, guarded):
     more = TESTS + "\n\ndef test_c():\n    assert 3 == 3\n"
     steps = [writes(rig.repo / "tests" / "test_a.py", more, claim())]

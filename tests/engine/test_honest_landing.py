@@ -46,6 +46,7 @@ async def test_commits_that_were_taken_back_do_not_land(tmp_path: Path) -> None:
     assert merged.commit == state.verified_commit == state.last_commit
 
 
+@pytest.mark.soak
 async def test_a_pull_request_brings_what_was_verified_not_what_was_committed_last(tmp_path: Path) -> None:
     with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
         steps = [
@@ -80,6 +81,7 @@ async def test_a_branch_that_was_on_the_remote_before_is_not_deleted_there(tmp_p
         assert "users" in rig.git("branch", "--format=%(refname:short)").split()
 
 
+@pytest.mark.soak
 async def test_a_pull_request_for_another_base_is_not_ours(tmp_path: Path) -> None:
     with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
         rig.git("push", "-q", "origin", "main:release")
@@ -101,22 +103,6 @@ async def test_a_pull_request_for_another_base_is_not_ours(tmp_path: Path) -> No
         assert git_in(rig.bare, "ls-tree", "--name-only", "release") == "a.txt"
 
 
-async def test_a_pull_request_whose_base_somebody_changed_is_left_to_a_human(tmp_path: Path) -> None:
-    with pull_rig(tmp_path, lambda _, __: [RUNNING]) as rig:
-        rig.git("push", "-q", "origin", "main:release")
-
-        def change(method: str, path: str) -> None:
-            if 1 in rig.github.pulls:
-                rig.github.pulls[1].base = "release"
-
-        rig.github.after = change
-        steps = [writes(rig.repo / "new.txt", "new\n", claim())]
-        state, _ = await rig.run(steps, checks=("true",), landing=rig.landing())
-        assert state.stop_reason == "landing_failed"
-        assert "is for release, the work for main" in state.stop_detail
-        assert rig.github.merges == []
-
-
 async def test_something_else_that_was_merged_is_not_called_arrived(tmp_path: Path) -> None:
     with pull_rig(tmp_path, lambda _, __: [RUNNING]) as rig:
         git_in(rig.bare, "branch", "others", "main")
@@ -136,6 +122,7 @@ async def test_something_else_that_was_merged_is_not_called_arrived(tmp_path: Pa
         assert BRANCH in rig.branches(), "nothing is deleted"
 
 
+@pytest.mark.soak
 async def test_a_strangers_comment_costs_no_iteration(tmp_path: Path) -> None:
     with pull_rig(tmp_path, lambda _, look: [RUNNING] if look < 3 else [GREEN]) as rig:
 

@@ -57,7 +57,7 @@ async def test_a_living_agent_may_take_as_long_as_it_wants(rig: Rig) -> None:
 
 async def test_hangs_in_a_row_stop_the_run(rig: Rig) -> None:
     dead = [Step(outcome=idle(), delay=60, alive=False) for _ in range(3)]
-    state, agent = await asyncio.wait_for(rig.run(dead, Policy(max_runs=9, idle_timeout=4)), 20)
+    state, agent = await asyncio.wait_for(rig.run(dead, Policy(max_runs=9, idle_timeout=4)), 60)
     assert (state.stop_reason, state.attempts, agent.discarded) == ("consecutive_errors", 3, 3)
 
 
@@ -86,7 +86,7 @@ async def test_a_human_comes_before_the_watchdog(rig: Rig) -> None:
     run = asyncio.create_task(rig.run([dead], Policy(max_runs=1, idle_timeout=30)))
     await rig.until(AgentSession)
     await rig.say(ev.StopRequested(by="u"))
-    state, agent = await asyncio.wait_for(run, 10)
+    state, agent = await asyncio.wait_for(run, 60)
     assert (state.stop_reason, agent.discarded) == ("stop_requested", 0)
     assert [failed.error_type for failed in rig.seen(ev.IterationFailed)] == ["stopped"]
 

@@ -20,7 +20,7 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
-@pytest.mark.parametrize("wanted", [1, 2, 7])
+@pytest.mark.parametrize("wanted", [1, 2, pytest.param(7, marks=pytest.mark.soak)])
 async def test_n_means_exactly_n(rig: Rig, wanted: int) -> None:
     state, agent = await rig.run(itertools.repeat(counting(rig.repo / "n.txt")), Policy(max_runs=wanted))
     assert (state.stop_reason, state.successes, len(agent.orders)) == ("max_runs_reached", wanted, wanted)

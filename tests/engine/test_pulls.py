@@ -94,17 +94,50 @@ async def test_red_ci_is_mended_with_the_end_of_its_log_in_the_prompt(tmp_path: 
         assert rig.github.wire.strangers == [], "the store of logs is never shown the login"
 
 
-async def test_ci_that_stays_red_ends_with_branch_and_pull_request_kept(tmp_path: Path) -> None:
-    prompts: list[str] = []
-    with pull_rig(tmp_path, lambda _, __: [RED]) as rig:
-        state = await land(rig, [work(rig), fix(rig, prompts)], fixes=1)
-        assert (state.phase, state.stop_reason) == ("suspended", "landing_failed")
-        assert state.stop_detail == "CI is red on pull request #1: test (after 1 try to mend it)"
-        assert rig.github.pulls[1].state == "open"
-        assert rig.branches() == ["main", BRANCH]
-        assert rig.subjects() == ["first"]
+async def test_what_keeps_work_from_landing_ends_the_landing_until_the_next_driver(tmp_path: Path) -> None:
+    """CI that stays red, CI that never ends, a merge that is refused again and again: branch and pull request stay."""
+    states = [RED]
+    with pull_rig(tmp_path, lambda _, __: states) as rig:
+
+        def held_up(state: LoopState) -> str:
+            assert (state.phase, state.stop_reason) == ("suspended", "landing_failed")
+            assert (rig.github.pulls[1].state, rig.github.merges) == ("open", [])
+            assert rig.branches() == ["main", BRANCH]
+            return state.stop_detail
+
+        state = await land(rig, [work(rig)], fixes=0, ci_timeout=30.0, ci_poll=10.0)
+        assert held_up(state) == "CI is red on pull request #1: test (after 0 tries to mend it)"
+        states[:] = [RUNNING]
+        state, _ = await rig.resume([])
+        assert "waited 30s for 1 of 1 check: test" in held_up(state)
+        states[:] = [GREEN]
+        rig.github.fail("PUT", "/merge$", 405, "Required status check is expected.", times=1000)
+        state, _ = await rig.resume([])
+        assert "#1 cannot be merged yet: Required status check is expected." in held_up(state)
 
 
+async def test_what_a_human_does_to_the_pull_request_counts(tmp_path: Path) -> None:
+    """Closed, it is left alone; changed to another base as well; merged, the work has arrived."""
+    with pull_rig(tmp_path, lambda _, __: [RUNNING]) as rig:
+        git_in(rig.bare, "branch", "release", "main")
+        rig.github.after = once("GET", "/check-runs", lambda: rig.github.close_pull(1))
+        state = await land(rig, [work(rig)])
+        assert state.stop_reason == "landing_failed"
+        assert "was closed by a human" in state.stop_detail
+        pull = rig.github.pulls[1]
+        pull.state, pull.base = "open", "release"
+        state, _ = await rig.resume([])
+        assert state.stop_reason == "landing_failed"
+        assert "is for release, the work for main" in state.stop_detail
+        assert rig.github.merges == []
+        pull.base = "main"
+        rig.github.after = once("GET", "/check-runs", lambda: rig.github.merge_by_hand(1))
+        state, agent = await rig.resume([])
+        assert_landed(rig, state)
+        assert (agent.orders, rig.github.asked("PUT", "/merge$")) == ([], [])
+
+
+@pytest.mark.soak
 async def test_a_failed_landing_leaves_no_trace_if_the_user_wants_it_so(tmp_path: Path) -> None:
     with pull_rig(tmp_path, lambda _, __: [RED]) as rig:
         state = await land(rig, [work(rig)], fixes=0, close_failed=True)
@@ -136,6 +169,7 @@ async def test_changes_requested_are_made_and_then_the_reviewer_is_waited_for(tm
         assert "on new.txt:1" in prompts[0]
 
 
+@pytest.mark.soak
 async def test_comments_are_dealt_with_once_and_only_newer_ones_count_again(tmp_path: Path) -> None:
     prompts: list[str] = []
     with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
@@ -152,21 +186,14 @@ async def test_comments_are_dealt_with_once_and_only_newer_ones_count_again(tmp_
         assert "coverage went up" not in prompts[0], "bots say the same after every push"
 
 
+@pytest.mark.soak
 async def test_checks_that_never_start_are_waited_for_a_while(tmp_path: Path) -> None:
     with pull_rig(tmp_path, lambda _, __: []) as rig:
         began = rig.clock.now()
-        state = await land(rig, [work(rig)], ci_start=40.0)
+        state = await land(rig, [work(rig)], ci_start=40.0, ci_poll=10.0)
         assert_landed(rig, state)
         assert rig.clock.now() - began >= 40.0
         assert "checks to start" in [event.detail for event in rig.seen(ev.ContinuousWaiting)]
-
-
-async def test_checks_that_never_end_run_into_the_patience_agreed(tmp_path: Path) -> None:
-    with pull_rig(tmp_path, lambda _, __: [RUNNING]) as rig:
-        state = await land(rig, [work(rig)], ci_timeout=30.0)
-        assert state.stop_reason == "landing_failed"
-        assert "waited 30s for 1 of 1 check: test" in state.stop_detail
-        assert (rig.github.pulls[1].state, rig.github.merges) == ("open", [])
 
 
 async def test_a_conflict_with_the_base_is_resolved_by_the_agent(tmp_path: Path) -> None:
@@ -204,6 +231,7 @@ async def test_a_base_that_moved_is_merged_in_and_seen_by_ci_before_the_merge(tm
         assert seen[-1] == updated, "CI looked at both together"
 
 
+@pytest.mark.soak
 async def test_what_is_red_together_with_the_new_base_goes_back(tmp_path: Path) -> None:
     prompts: list[str] = []
     with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
@@ -220,6 +248,7 @@ async def test_what_is_red_together_with_the_new_base_goes_back(tmp_path: Path) 
 async def test_a_403_is_explained_in_one_line_and_landing_can_be_tried_again(tmp_path: Path) -> None:
     with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
         rig.github.fail("POST", "/pulls$", 403, "Resource not accessible by personal access token")
+        rig.github.fail("DELETE", "/git/refs", 403, "Resource not accessible by integration")
         state = await land(rig, [work(rig)])
         assert (state.phase, state.stop_reason) == ("suspended", "landing_failed")
         assert state.stop_detail.startswith("cannot open a pull request of untildone/it for main: the token may not")
@@ -227,64 +256,59 @@ async def test_a_403_is_explained_in_one_line_and_landing_can_be_tried_again(tmp
         again, agent = await rig.resume([])
         assert_landed(rig, again)
         assert agent.orders == [], "landing again costs nothing"
+        (merged,) = rig.seen(ev.LandingMerged)
+        assert "cannot delete the branch untildone/it" in merged.cleanup, "merged, only not tidied up"
 
 
-@pytest.mark.parametrize("status", [403, 429])
-async def test_a_rate_limit_is_waited_out_visibly(tmp_path: Path, status: int) -> None:
+async def test_limits_and_trouble_of_the_forge_are_waited_out_visibly(tmp_path: Path) -> None:
+    """A rate limit with its end, a secondary one with its length, three bad gateways, a merge refused for a moment."""
     with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
-        reset = int(rig.clock.now()) + 200  # some seconds: it must not be over before it is met
+        reset = int(rig.clock.now()) + 3600  # far away: it must not be over before it is met
         headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(reset)}
-        rig.github.fail("GET", "/pulls", status, "API rate limit exceeded for user ID 1.", headers=headers)
-        state = await land(rig, [work(rig)])
-        assert_landed(rig, state)
-        (wait,) = [event for event in rig.seen(ev.ContinuousWaiting) if event.cause == "forge"]
-        assert wait.until == reset
-        assert "rate limit" in wait.detail
+        rig.github.fail("GET", "/pulls", 429, "API rate limit exceeded for user ID 1.", headers=headers)
+        rig.github.fail("GET", "/check-runs", 502, "Bad Gateway", times=3)
+        rig.github.fail(
+            "PUT", "/merge$", 403, "You have exceeded a secondary rate limit.", headers={"retry-after": "45"}
+        )
+        rig.github.fail("PUT", "/merge$", 405, "Base branch was modified. Review and try the merge again.")
+        driving = asyncio.create_task(land(rig, [work(rig)]))
+        await rig.until(ev.ContinuousWaiting)
+        rig.clock.skip(3600)
+        assert_landed(rig, await asyncio.wait_for(driving, 60))
+        waits = [record for record in rig.records if isinstance(record.event, ev.ContinuousWaiting)]
+        first, *_, last = [record for record in waits if record.event.cause == "forge"]
+        assert (first.event.until, "rate limit" in first.event.detail) == (reset, True)
+        opened = next(record for record in rig.records if isinstance(record.event, ev.LandingPullOpened))
+        assert last.event.until - opened.at >= 45, "as long as it was told"
         assert rig.clock.now() >= reset
 
 
-async def test_the_secondary_limit_says_how_long_to_wait(tmp_path: Path) -> None:
-    with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
-        said = "You have exceeded a secondary rate limit."
-        rig.github.fail("PUT", "/merge$", 403, said, headers={"retry-after": "45"})
-        began = rig.clock.now()
-        assert_landed(rig, await land(rig, [work(rig)]))
-        (wait,) = [event for event in rig.seen(ev.ContinuousWaiting) if event.cause == "forge"]
-        assert wait.until is not None
-        assert wait.until - began >= 45
+async def test_a_pause_asks_nothing_and_a_stop_ends_the_watch_until_the_next_driver(tmp_path: Path) -> None:
+    states = [RUNNING]
+    with pull_rig(tmp_path, lambda _, __: states) as rig:
+        driving = asyncio.create_task(land(rig, [work(rig)]))
+        await rig.until(ev.LandingWatched)
+        await rig.say(ev.PauseRequested(by="test"))
+        async with asyncio.timeout(60):
+            while "paused" not in [event.cause for event in rig.seen(ev.ContinuousWaiting)]:
+                await asyncio.sleep(0.01)
+        asked = len(rig.github.requests)
+        await rig.clock.sleep(15)  # many looks
+        assert len(rig.github.requests) == asked
+        await rig.say(ev.ResumeRequested(by="test"))
+        async with asyncio.timeout(60):
+            while len(rig.github.requests) == asked:
+                await asyncio.sleep(0.01)
+        await rig.say(ev.StopRequested(by="test"))
+        state = await asyncio.wait_for(driving, 60)
+        assert (state.phase, state.stop_reason) == ("suspended", "stop_requested")
+        states[:] = [GREEN]
+        again, agent = await rig.resume([])
+        assert_landed(rig, again)
+        assert agent.orders == []
 
 
-async def test_trouble_of_the_forge_itself_passes(tmp_path: Path) -> None:
-    with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
-        rig.github.fail("GET", "/check-runs", 502, "Bad Gateway", times=3)
-        rig.github.fail("PUT", "/merge$", 405, "Base branch was modified. Review and try the merge again.")
-        assert_landed(rig, await land(rig, [work(rig)]))
-
-
-async def test_a_forge_that_stays_away_ends_the_landing_resumably(tmp_path: Path) -> None:
-    with pull_rig(tmp_path, lambda _, __: [GREEN], speed=2000.0) as rig:
-        rig.github.fail("GET", "/check-runs", 503, "Service Unavailable", times=1000)
-        state = await land(rig, [work(rig)])
-        assert state.stop_reason == "landing_failed"
-        assert "has trouble of its own: it answered 503" in state.stop_detail
-
-
-async def test_a_pull_request_closed_by_a_human_is_left_alone(tmp_path: Path) -> None:
-    with pull_rig(tmp_path, lambda _, __: [RUNNING]) as rig:
-        rig.github.after = once("GET", "/check-runs", lambda: rig.github.close_pull(1))
-        state = await land(rig, [work(rig)])
-        assert state.stop_reason == "landing_failed"
-        assert "was closed by a human" in state.stop_detail
-        assert (rig.github.merges, len(rig.github.pulls)) == ([], 1)
-
-
-async def test_a_pull_request_merged_by_a_human_has_arrived(tmp_path: Path) -> None:
-    with pull_rig(tmp_path, lambda _, __: [RUNNING]) as rig:
-        rig.github.after = once("GET", "/check-runs", lambda: rig.github.merge_by_hand(1))
-        assert_landed(rig, await land(rig, [work(rig)]))
-        assert rig.github.asked("PUT", "/merge$") == []
-
-
+@pytest.mark.soak
 async def test_work_done_after_a_human_merged_gets_a_pull_request_of_its_own(tmp_path: Path) -> None:
     prompts: list[str] = []
     with pull_rig(tmp_path, lambda c, _: [GREEN if rig.github.branches.has(c, "fix.txt") else RED]) as rig:
@@ -298,45 +322,7 @@ async def test_work_done_after_a_human_merged_gets_a_pull_request_of_its_own(tmp
         assert rig.on_base("fix.txt") == "fixed"
 
 
-async def test_merged_but_not_tidied_up_is_told_apart(tmp_path: Path) -> None:
-    with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
-        rig.github.fail("DELETE", "/git/refs", 403, "Resource not accessible by integration")
-        assert_landed(rig, await land(rig, [work(rig)]))
-        (merged,) = rig.seen(ev.LandingMerged)
-        assert "cannot delete the branch untildone/it" in merged.cleanup
-
-
-async def test_a_stop_ends_the_watch_and_the_next_driver_goes_on(tmp_path: Path) -> None:
-    states = [RUNNING]
-    with pull_rig(tmp_path, lambda _, __: states) as rig:
-        driving = asyncio.create_task(land(rig, [work(rig)]))
-        await rig.until(ev.LandingWatched)
-        await rig.say(ev.StopRequested(by="test"))
-        state = await asyncio.wait_for(driving, 10)
-        assert (state.phase, state.stop_reason) == ("suspended", "stop_requested")
-        states[:] = [GREEN]
-        again, agent = await rig.resume([])
-        assert_landed(rig, again)
-        assert agent.orders == []
-
-
-async def test_nothing_is_asked_while_a_human_has_paused_the_run(tmp_path: Path) -> None:
-    states = [RUNNING]
-    with pull_rig(tmp_path, lambda _, __: states) as rig:
-        driving = asyncio.create_task(land(rig, [work(rig)]))
-        await rig.until(ev.LandingWatched)
-        await rig.say(ev.PauseRequested(by="test"))
-        async with asyncio.timeout(10):
-            while "paused" not in [event.cause for event in rig.seen(ev.ContinuousWaiting)]:
-                await asyncio.sleep(0.01)
-        asked = len(rig.github.requests)
-        states[:] = [GREEN]
-        await asyncio.sleep(0.3)  # many looks, at this speed of the clock
-        assert len(rig.github.requests) == asked
-        await rig.say(ev.ResumeRequested(by="test"))
-        assert_landed(rig, await asyncio.wait_for(driving, 20))
-
-
+@pytest.mark.soak
 async def test_a_required_review_is_waited_for(tmp_path: Path) -> None:
     with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
         rig.github.review_required = True
@@ -354,6 +340,7 @@ async def test_a_required_review_is_waited_for(tmp_path: Path) -> None:
         assert len(looks) >= 4
 
 
+@pytest.mark.soak
 async def test_what_a_human_adds_to_the_branch_lands_too(tmp_path: Path) -> None:
     states = [RUNNING]
     with pull_rig(tmp_path, lambda c, _: [GREEN] if rig.github.branches.has(c, "more.txt") else states) as rig:
@@ -363,38 +350,41 @@ async def test_what_a_human_adds_to_the_branch_lands_too(tmp_path: Path) -> None
         assert (rig.repo / "more.txt").read_text() == "more\n"
 
 
-async def test_without_a_login_nothing_begins(tmp_path: Path) -> None:
+async def test_a_run_that_could_never_land_by_a_pull_request_does_not_begin(tmp_path: Path) -> None:
     with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
-        around = rig.around
-
-        def logged_out(agent: object) -> object:
-            given = around(agent)  # type: ignore[arg-type]
-            return type(given)(
-                log=given.log, state_dir=given.state_dir, env={"PATH": "/nowhere"}, clock=given.clock, agent=given.agent
-            )
-
-        rig.around = logged_out  # type: ignore[method-assign,assignment]
+        with pytest.raises(LandingRefused, match="straight to main"):
+            await rig.run([work(rig)], landing=rig.landing(), branch=False)
+        with pytest.raises(ConfigError, match="--branch-per iteration"):
+            await land(rig, [work(rig)], every="iteration", strategy="rebase")
+        rig.forge_env = {"PATH": "/nowhere"}
         with pytest.raises(ForgeError, match=r"there is no login for 127\.0\.0\.1"):
             await land(rig, [work(rig)])
-        assert await rig.log.runs() == []
+        assert (await rig.log.runs(), rig.records) == ([], [])
 
 
 @pytest.mark.parametrize(
     ("strategy", "branch_per"),
-    [("squash", "run"), ("merge", "run"), ("squash", "iteration"), ("merge", "iteration"), ("rebase", "iteration")],
+    [
+        ("squash", "run"),
+        *(
+            pytest.param(*rare, marks=pytest.mark.soak)
+            for rare in [("merge", "run"), ("squash", "iteration"), ("merge", "iteration"), ("rebase", "iteration")]
+        ),
+    ],
 )
 async def test_each_iteration_lands_and_the_next_is_built_on_it(tmp_path: Path, strategy: str, branch_per: str) -> None:
     with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
         file = rig.repo / "new.txt"
-        steps = [writes(file, "1\n"), writes(file, "2\n"), writes(file, "3\n", claim())]
+        steps = [writes(file, "1\n"), writes(file, "2\n", claim())]
         landing = rig.landing(every="iteration", strategy=strategy)
         state, _ = await rig.run(steps, checks=("test -f new.txt",), landing=landing, branch_per=branch_per)
         assert state.stop_reason == "validation_passed", state.stop_detail
-        assert rig.on_base("new.txt") == "3"
+        assert rig.on_base("new.txt") == "2"
         assert rig.seen(ev.LandingRejected) == []
-        assert rig.github.merges == [1, 2, 3]
+        assert rig.github.merges == [1, 2]
 
 
+@pytest.mark.soak
 async def test_what_mends_a_pull_request_goes_to_its_branch(tmp_path: Path) -> None:
     prompts: list[str] = []
     with pull_rig(tmp_path, lambda c, _: [GREEN if rig.github.branches.has(c, "fix.txt") else RED]) as rig:
@@ -404,26 +394,3 @@ async def test_what_mends_a_pull_request_goes_to_its_branch(tmp_path: Path) -> N
         )
         assert_landed(rig, state)
         assert rig.github.pulls[1].branch.startswith("untildone/iteration-1/")
-
-
-async def test_rebasing_each_iteration_needs_a_branch_for_each(tmp_path: Path) -> None:
-    with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
-        with pytest.raises(ConfigError, match="--branch-per iteration"):
-            await land(rig, [work(rig)], every="iteration", strategy="rebase")
-        assert await rig.log.runs() == []
-
-
-async def test_a_merge_that_is_refused_again_and_again_ends_after_the_patience(tmp_path: Path) -> None:
-    with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
-        rig.github.fail("PUT", "/merge$", 405, "Required status check is expected.", times=1000)
-        state = await land(rig, [work(rig)], ci_timeout=60.0)
-        assert state.stop_reason == "landing_failed"
-        assert "#1 cannot be merged yet: Required status check is expected." in state.stop_detail
-        assert rig.github.merges == []
-
-
-async def test_a_run_that_could_never_open_a_pull_request_does_not_begin(tmp_path: Path) -> None:
-    with pull_rig(tmp_path, lambda _, __: [GREEN]) as rig:
-        with pytest.raises(LandingRefused, match="straight to main"):
-            await rig.run([work(rig)], landing=rig.landing(), branch=False)
-        assert rig.records == []

@@ -73,7 +73,7 @@ async def test_a_run_that_ended_long_ago_loses_its_trace_at_the_start_of_another
     (printed / f"{first}.log").write_text("old")
     for n in range(25):
         (crash / f"crash-20260101-0000{n:02}-1.log").touch()
-    rig.clock._epoch += (wiring.KEEP_DAYS + 1) * 24 * 3600
+    rig.clock.skip((wiring.KEEP_DAYS + 1) * 24 * 3600)
     rig.run_id = f"{first}2"
     await rig.run([claim()], checks=("true",))
     assert await rig.log.read(first, trace=True) == before

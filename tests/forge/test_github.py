@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from engine.pull_kit import git_in
+from git.landing_kit import work_on
+from repositories import new_bare_repository
 from untildone import wiring
 from untildone.core.policy import Landing
 from untildone.errors import ConfigError, ForgeError
@@ -23,19 +25,13 @@ OLD = ScriptedCheck(name="ci/old", state="failure", status=True, summary="build 
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
-    bare, clone = tmp_path / "origin.git", tmp_path / "clone"
-    git_in(tmp_path, "init", "-q", "--bare", "-b", "main", str(bare))
-    git_in(tmp_path, "clone", "-q", str(bare), str(clone))
-    for name, value in (("user.name", "A"), ("user.email", "a@b")):
-        git_in(clone, "config", name, value)
-    commit(clone, "a.txt", "main")
-    return clone
+def bare(tmp_path: Path) -> Path:
+    return new_bare_repository(tmp_path / "origin.git", {"a.txt": "main\n"})
 
 
 @pytest.fixture
-def server(work: Path, tmp_path: Path) -> Iterator[ScriptedGitHub]:
-    with ScriptedGitHub(tmp_path / "origin.git", lambda _, __: [RED, OTHER, OLD]) as github:
+def server(bare: Path) -> Iterator[ScriptedGitHub]:
+    with ScriptedGitHub(bare, lambda _, __: [RED, OTHER, OLD]) as github:
         yield github
 
 
@@ -45,21 +41,17 @@ async def forge(server: ScriptedGitHub) -> GitHub:
     return await open_github(landing, "/srv/x.git", ENV, wiring.system_clock())
 
 
-def commit(clone: Path, name: str, branch: str) -> str:
-    git_in(clone, "checkout", "-q", "-B", branch)
-    (clone / name).write_text(f"{branch}\n")
-    git_in(clone, "add", ".")
-    git_in(clone, "commit", "-qm", f"add {name}")
-    git_in(clone, "push", "-q", "origin", branch)
-    return git_in(clone, "rev-parse", "HEAD")
+def commit(bare: Path, name: str, branch: str) -> str:
+    """Somebody pushes a commit."""
+    return work_on(bare, branch, {name: f"{branch}\n"}, message=f"add {name}")
 
 
 async def opened(forge: GitHub, branch: str = "feature/x") -> int:
     return (await forge.open(branch=branch, base="main", title="T", body="B")).number
 
 
-async def test_a_pull_request_is_opened_once_and_found_again(work: Path, forge: GitHub) -> None:
-    head = commit(work, "b.txt", "feature/x")
+async def test_a_pull_request_is_opened_once_and_found_again(bare: Path, forge: GitHub) -> None:
+    head = commit(bare, "b.txt", "feature/x")
     assert await forge.find("feature/x") is None
     view = await forge.open(branch="feature/x", base="main", title="T", body="B")
     assert (view.number, view.state, view.head, view.base) == (1, "open", head, "main")
@@ -71,8 +63,8 @@ async def test_a_pull_request_is_opened_once_and_found_again(work: Path, forge: 
     }  # fmt: skip
 
 
-async def test_a_closed_one_is_found_and_an_open_one_is_preferred(work: Path, forge: GitHub) -> None:
-    commit(work, "b.txt", "feature/x")
+async def test_a_closed_one_is_found_and_an_open_one_is_preferred(bare: Path, forge: GitHub) -> None:
+    commit(bare, "b.txt", "feature/x")
     await forge.close(await opened(forge))
     found = await forge.find("feature/x")
     assert found is not None
@@ -83,19 +75,18 @@ async def test_a_closed_one_is_found_and_an_open_one_is_preferred(work: Path, fo
     assert (found.number, found.state) == (2, "open")
 
 
-async def test_logs_come_from_jobs_from_what_a_check_says_and_from_statuses(work: Path, forge: GitHub) -> None:
-    commit(work, "b.txt", "feature/x")
+async def test_logs_come_from_jobs_from_what_a_check_says_and_from_statuses(bare: Path, forge: GitHub) -> None:
+    commit(bare, "b.txt", "feature/x")
     number = await opened(forge)
     logs = {check.name: await forge.log_of(number, check.id) for check in (await forge.look(number)).checks}
     assert logs == {"test": "the log\nthe end\n", "lint": "line 3 is too long", "ci/old": "build 7 failed"}
 
 
-async def test_the_base_is_merged_in_on_the_forge(work: Path, forge: GitHub, server: ScriptedGitHub) -> None:
-    commit(work, "b.txt", "feature/x")
+async def test_the_base_is_merged_in_on_the_forge(bare: Path, forge: GitHub, server: ScriptedGitHub) -> None:
+    commit(bare, "b.txt", "feature/x")
     number = await opened(forge)
     assert await forge.update_branch(number) is None, "there is nothing new"
-    git_in(work, "checkout", "-q", "main")
-    tip = commit(work, "c.txt", "main")
+    tip = commit(bare, "c.txt", "main")
     server.checks.ci = lambda _, __: []
     await forge.look(number)
     assert (await forge.look(number)).behind
@@ -107,11 +98,11 @@ async def test_the_base_is_merged_in_on_the_forge(work: Path, forge: GitHub, ser
 
 @pytest.mark.parametrize(("strategy", "parents"), [("squash", 1), ("merge", 2), ("rebase", 1)])
 async def test_a_merge_is_for_one_commit_only_and_happens_once(
-    work: Path, forge: GitHub, server: ScriptedGitHub, strategy: str, parents: int
+    bare: Path, forge: GitHub, server: ScriptedGitHub, strategy: str, parents: int
 ) -> None:
-    commit(work, "b.txt", "feature/x")
+    commit(bare, "b.txt", "feature/x")
     number = await opened(forge)
-    newer = commit(work, "c.txt", "feature/x")
+    newer = commit(bare, "c.txt", "feature/x")
     with pytest.raises(ForgeError, match="cannot be merged yet: Head branch was modified") as refused:
         await forge.merge(number, head="0" * 40, strategy=strategy, title="T", body="B")
     assert not refused.value.lasting
@@ -125,23 +116,23 @@ async def test_a_merge_is_for_one_commit_only_and_happens_once(
     assert server.merges == [1]
 
 
-async def test_a_branch_is_deleted_and_gone_is_fine(work: Path, forge: GitHub, server: ScriptedGitHub) -> None:
-    commit(work, "b.txt", "feature/x")
+async def test_a_branch_is_deleted_and_gone_is_fine(bare: Path, forge: GitHub, server: ScriptedGitHub) -> None:
+    commit(bare, "b.txt", "feature/x")
     await forge.delete_branch("feature/x")
     await forge.delete_branch("feature/x")
     assert server.branches.tip("feature/x") is None
 
 
-async def test_nothing_to_open_is_explained(forge: GitHub, work: Path) -> None:
-    git_in(work, "push", "-q", "origin", "main:same")
+async def test_nothing_to_open_is_explained(forge: GitHub, bare: Path) -> None:
+    git_in(bare, "branch", "same", "main")
     with pytest.raises(ForgeError, match="No commits between main and same"):
         await opened(forge, "same")
     with pytest.raises(ForgeError, match="cannot open a pull request of nowhere for main"):
         await opened(forge, "nowhere")
 
 
-async def test_all_pages_of_comments_are_read(work: Path, forge: GitHub, server: ScriptedGitHub) -> None:
-    commit(work, "b.txt", "feature/x")
+async def test_all_pages_of_comments_are_read(bare: Path, forge: GitHub, server: ScriptedGitHub) -> None:
+    commit(bare, "b.txt", "feature/x")
     number = await opened(forge)
     for n in range(230):
         server.comment(number, f"comment {n}")
@@ -152,11 +143,11 @@ async def test_all_pages_of_comments_are_read(work: Path, forge: GitHub, server:
 
 @pytest.mark.parametrize("status", [True, False])
 async def test_the_red_one_on_a_later_page_is_seen(
-    work: Path, forge: GitHub, server: ScriptedGitHub, status: bool
+    bare: Path, forge: GitHub, server: ScriptedGitHub, status: bool
 ) -> None:
     green = [ScriptedCheck(name=f"c{n:03}", status=status) for n in range(100)]
     server.checks.ci = lambda _, __: [*green, ScriptedCheck(name="zz", state="failure", status=status)]
-    commit(work, "b.txt", "feature/x")
+    commit(bare, "b.txt", "feature/x")
     checks = (await forge.look(await opened(forge))).checks
     assert len(checks) == 101
     assert [check.name for check in checks if check.state == "failed"] == ["zz"]
@@ -164,9 +155,9 @@ async def test_the_red_one_on_a_later_page_is_seen(
 
 @pytest.mark.parametrize(("path", "field"), [("/status", "statuses"), ("/check-runs", "check_runs")])
 async def test_what_is_not_shown_in_full_is_not_called_green(
-    work: Path, forge: GitHub, server: ScriptedGitHub, path: str, field: str
+    bare: Path, forge: GitHub, server: ScriptedGitHub, path: str, field: str
 ) -> None:
-    commit(work, "b.txt", "feature/x")
+    commit(bare, "b.txt", "feature/x")
     number = await opened(forge)
     server.reply("GET", rf"{path}$", Reply(200, {field: [], "total_count": 3}))
     with pytest.raises(ForgeError, match="shows 0 of 3") as told:
@@ -178,9 +169,9 @@ async def test_what_is_not_shown_in_full_is_not_called_green(
         await forge.look(number)
 
 
-async def test_one_for_another_base_is_another_one(work: Path, forge: GitHub) -> None:
-    git_in(work, "push", "-q", "origin", "main:release")
-    commit(work, "b.txt", "feature/x")
+async def test_one_for_another_base_is_another_one(bare: Path, forge: GitHub) -> None:
+    git_in(bare, "branch", "release", "main")
+    commit(bare, "b.txt", "feature/x")
     other = await forge.open(branch="feature/x", base="release", title="T", body="B")
     assert await forge.find("feature/x", "main") is None
     assert await opened(forge) != other.number
@@ -189,8 +180,8 @@ async def test_one_for_another_base_is_another_one(work: Path, forge: GitHub) ->
     assert (found.base, found.number) == ("main", 2)
 
 
-async def test_reviews_are_told_even_if_graphql_is_not(work: Path, forge: GitHub, server: ScriptedGitHub) -> None:
-    commit(work, "b.txt", "feature/x")
+async def test_reviews_are_told_even_if_graphql_is_not(bare: Path, forge: GitHub, server: ScriptedGitHub) -> None:
+    commit(bare, "b.txt", "feature/x")
     number = await opened(forge)
     server.fail("POST", "/graphql", 403, "Resource not accessible by personal access token", times=9)
     assert (await forge.look(number)).review == "none"
@@ -200,8 +191,8 @@ async def test_reviews_are_told_even_if_graphql_is_not(work: Path, forge: GitHub
     assert (await forge.look(number)).review == "approved"
 
 
-async def test_a_limit_of_graphql_comes_with_status_200(work: Path, forge: GitHub, server: ScriptedGitHub) -> None:
-    commit(work, "b.txt", "feature/x")
+async def test_a_limit_of_graphql_comes_with_status_200(bare: Path, forge: GitHub, server: ScriptedGitHub) -> None:
+    commit(bare, "b.txt", "feature/x")
     number = await opened(forge)
     limited = {"data": None, "errors": [{"type": "RATE_LIMITED", "message": "API rate limit exceeded"}]}
     server.reply("POST", "/graphql", Reply(200, limited, {"retry-after": "9"}))
@@ -212,9 +203,9 @@ async def test_a_limit_of_graphql_comes_with_status_200(work: Path, forge: GitHu
 
 
 async def test_looking_again_at_what_did_not_change_costs_nothing(
-    work: Path, forge: GitHub, server: ScriptedGitHub
+    bare: Path, forge: GitHub, server: ScriptedGitHub
 ) -> None:
-    commit(work, "b.txt", "feature/x")
+    commit(bare, "b.txt", "feature/x")
     number = await opened(forge)
     await forge.look(number)
     before, unchanged = await forge.look(number), server.wire.unchanged

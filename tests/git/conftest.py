@@ -63,8 +63,7 @@ def plain(tmp_path: Path) -> Project:
 @pytest.fixture
 def repo(plain: Project) -> Project:
     """A repository with one commit, on a branch that is not the default one."""
-    new_repository(plain.path)
-    plain.git("switch", "-q", "-c", "work")
+    new_repository(plain.path, checked_out="work")
     return plain
 
 

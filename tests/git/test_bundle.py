@@ -308,38 +308,36 @@ async def test_neither_hooks_nor_filters_of_a_repository_run(repo: Project, open
     assert not ran.exists()
 
 
-@pytest.mark.parametrize(
-    ("story", "complaint"),
-    [
-        ({"run_id": "r2"}, "another run"),
-        ({"packed": "0" * 40}, "git does not take the tree"),
-        ({"refs": {"../../heads/main": "0" * 40}}, "none that this version"),
-        ({"refs": {"7": "0" * 40}}, "does not hold what it says"),
-        ({"refs": {"7": "--help"}}, "none that this version"),
-        ({"head": "1" * 40}, "does not hold what it says"),
-        ({"branch": "../evil"}, "no name of a branch"),
-        ({"branch": "-d"}, "no name of a branch"),
-        ({"branch": "@{-1}"}, "no name of a branch"),
-        ({"below": "../.."}, "none that this version"),
-        ({"below": "/etc"}, "none that this version"),
-        ({"below": "a\nb"}, "none that this version"),
-        ({"below": ".git/hooks"}, "none that this version"),
-        ({"below": "README.md"}, "is no folder of the run's tree"),
-        ({"version": 99}, "none that this version"),
-        ({"refs": 5}, "damaged"),
-    ],
-)
-async def test_a_parcel_that_lies_is_refused(
-    repo: Project, open_in: Opened, tmp_path: Path, story: dict[str, Any], complaint: str
-) -> None:
+LIES: list[tuple[dict[str, Any], str]] = [
+    ({"run_id": "r2"}, "another run"),
+    ({"packed": "0" * 40}, "git does not take the tree"),
+    ({"refs": {"../../heads/main": "0" * 40}}, "none that this version"),
+    ({"refs": {"7": "0" * 40}}, "does not hold what it says"),
+    ({"refs": {"7": "--help"}}, "none that this version"),
+    ({"head": "1" * 40}, "does not hold what it says"),
+    ({"branch": "../evil"}, "no name of a branch"),
+    ({"branch": "-d"}, "no name of a branch"),
+    ({"branch": "@{-1}"}, "no name of a branch"),
+    ({"below": "../.."}, "none that this version"),
+    ({"below": "/etc"}, "none that this version"),
+    ({"below": "a\nb"}, "none that this version"),
+    ({"below": ".git/hooks"}, "none that this version"),
+    ({"below": "README.md"}, "is no folder of the run's tree"),
+    ({"version": 99}, "none that this version"),
+    ({"refs": 5}, "damaged"),
+]
+
+
+async def test_a_parcel_that_lies_is_refused(repo: Project, open_in: Opened, tmp_path: Path) -> None:
     workspace = await open_in(repo)
     await workspace.prepare()
     await work(workspace, repo, 1)
-    parcel = rewrapped((await packed(workspace)).content, **story)
-    with pytest.raises(WorkspaceError, match=complaint):
-        await received(parcel, tmp_path / "b", tmp_path)
-    left = list((tmp_path / "b").rglob("*.txt")) if (tmp_path / "b").exists() else []
-    assert left == []
+    honest = (await packed(workspace)).content
+    for number, (story, complaint) in enumerate(LIES):
+        folder = tmp_path / f"b{number}"
+        with pytest.raises(WorkspaceError, match=complaint):
+            await received(rewrapped(honest, **story), folder, tmp_path)
+        assert list(folder.rglob("*.txt")) == [], story
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,15 @@ async def deadly(tmp_path):
     await driver.wait()
 
 
-async def each_step(original, deadly, what, private) -> AsyncIterator:
+@pytest.fixture(params=[5, pytest.param(1, marks=pytest.mark.soak)])
+def stride(request):
+    """Killed after every git command in the soak; otherwise after some of them, from the second to the last."""
+    return request.param
+
+
+async def each_step(original, deadly, what, private, stride) -> AsyncIterator:
     """A fresh copy of the project for each moment of death."""
-    for number in range(1, MOST):
+    for number in range(min(2, stride), MOST, stride):
         copy = type(original)(original.path.parent / f"{what}-{number}")
         shutil.copytree(original.path, copy.path, symlinks=True)
         scratch = private / copy.path.name
@@ -78,9 +84,9 @@ def commits(project) -> str:
     return project.git("log", "--format=%s", "--reverse")
 
 
-async def test_a_commit_is_made_once_wherever_the_driver_dies(repo, open_in, deadly, private):
+async def test_a_commit_is_made_once_wherever_the_driver_dies(repo, open_in, deadly, private, stride):
     start = TreeState(fingerprint="as the dead driver found it", head=repo.git("rev-parse", "HEAD"), branch="work")
-    async for number, copy, _ in each_step(repo, deadly, "settle", private):
+    async for number, copy, _ in each_step(repo, deadly, "settle", private, stride):
         workspace = await open_in(copy)
         await workspace.prepare(Resumption(broken_off=True))
         if (copy.path / "work").exists():
@@ -98,7 +104,7 @@ async def test_a_commit_is_made_once_wherever_the_driver_dies(repo, open_in, dea
         assert copy.git("status", "--porcelain") == ""
 
 
-async def test_a_branch_of_an_iteration_is_begun_once_wherever_the_driver_dies(repo, open_in, deadly, private):
+async def test_a_branch_of_an_iteration_is_begun_once_wherever_the_driver_dies(repo, open_in, deadly, private, stride):
     repo.git("switch", "-q", "main")
     workspace = await open_in(repo, branch_per="iteration")
     await workspace.prepare()
@@ -106,7 +112,7 @@ async def test_a_branch_of_an_iteration_is_begun_once_wherever_the_driver_dies(r
     before = await workspace.observe()
     repo.write("a")
     await workspace.settle(before, iteration_num=1, message="one")
-    async for number, copy, _ in each_step(repo, deadly, "begin", private):
+    async for number, copy, _ in each_step(repo, deadly, "begin", private, stride):
         again = await open_in(copy, branch_per="iteration")
         assert (await again.prepare(Resumption(broken_off=True))).base == "main"
         branch = await again.begin_iteration(2)
@@ -146,10 +152,12 @@ def holds(project, name: str, text: str) -> bool:
     return any(project.git("show", f"{ref}:{name}") == text.strip() for ref in listed)
 
 
-async def test_a_rewind_loses_nothing_and_can_be_repeated_wherever_it_is_cut_off(repo, open_in, deadly, private):
+async def test_a_rewind_loses_nothing_and_can_be_repeated_wherever_it_is_cut_off(
+    repo, open_in, deadly, private, stride
+):
     await prepared_for_going_back(repo, open_in)
     second = repo.git("rev-parse", "HEAD")
-    async for number, copy, scratch in each_step(repo, deadly, "go_back", private):
+    async for number, copy, scratch in each_step(repo, deadly, "go_back", private, stride):
         assert holds(copy, "untracked", "precious\n"), number
         assert holds(copy, "a", "uncommitted\n"), number
         assert copy.git("for-each-ref", f"--contains={second}"), number
@@ -161,8 +169,8 @@ async def test_a_rewind_loses_nothing_and_can_be_repeated_wherever_it_is_cut_off
         assert holds(copy, "a", "uncommitted\n")
 
 
-async def test_a_worktree_that_was_never_finished_is_kept_and_a_finished_one_is_ours(repo, deadly, private):
-    async for number, copy, scratch in each_step(repo, deadly, "make_worktree", private):
+async def test_a_worktree_that_was_never_finished_is_kept_and_a_finished_one_is_ours(repo, deadly, private, stride):
+    async for number, copy, scratch in each_step(repo, deadly, "make_worktree", private, stride):
         repository = await open_repository(copy.path, private=scratch)
         fates = [fate for fate in await reclaimable(repository) if not fate.tree.main]
         assert [fate.tree.branch for fate in fates] in ([], ["apart"]), number

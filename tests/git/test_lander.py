@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,13 @@ from untildone.errors import WorkspaceError
 from untildone.ports.delivery import Landed, NotLanded
 
 pytestmark = pytest.mark.anyio
+
+
+def usually(strategy: str) -> list[Any]:
+    """All strategies in the soak, otherwise this one."""
+    return [
+        one if one == strategy else pytest.param(one, marks=pytest.mark.soak) for one in ("squash", "merge", "rebase")
+    ]
 
 
 def log_of(repo: Project, ref: str = "main") -> list[str]:
@@ -91,7 +99,7 @@ async def test_a_rebase_of_a_branch_with_merges_lands_as_one_commit(repo: Projec
     assert repo.git("show", "main:README.md") == "both"
 
 
-@pytest.mark.parametrize("strategy", ["squash", "merge", "rebase"])
+@pytest.mark.parametrize("strategy", usually("merge"))
 async def test_a_conflict_is_told_and_can_be_mended(repo: Project, strategy: str) -> None:
     repo.git("switch", "-q", "-c", "run", "main")
     repo.write("README.md", "mine\n")
@@ -174,17 +182,17 @@ async def test_work_that_is_on_the_base_already_has_arrived(repo: Project) -> No
     assert repo.git("rev-parse", "main") == tip
 
 
-@pytest.mark.parametrize("strategy", ["squash", "merge", "rebase"])
+@pytest.mark.parametrize("strategy", usually("squash"))
 async def test_iteration_after_iteration_lands_from_one_branch(repo: Project, strategy: str) -> None:
     """Each changes the same lines again: what was squashed before must be known as the same work."""
     lander = await lander_in(repo.path, strategy=strategy)
-    for number in range(4):
+    for number in range(3):
         commit = work_on(repo.path, "run", {"README.md": f"line {number}\n"}, start="main~0", message=f"i{number}")
         work_on(repo.path, "main", {f"other{number}.txt": "o\n"}, message=f"other{number}")
         landed = await lander.merge(commit, message=f"i{number}", verify=green(repo.path))
         assert isinstance(landed, Landed), landed
         assert repo.git("show", "main:README.md") == f"line {number}"
-    expected = [name for n in reversed(range(4)) for name in (f"i{n}", f"other{n}")]
+    expected = [name for n in reversed(range(3)) for name in (f"i{n}", f"other{n}")]
     assert log_of(repo) == [*expected, "first"]
 
 
@@ -207,8 +215,16 @@ class TestCheckedOut:
         assert (users.path / "README.md").read_text() == "in the middle of a thought\n"
         assert users.git("status", "--porcelain").splitlines() == [" M README.md", "?? new.txt"]
 
-    @pytest.mark.parametrize("staged", [False, True])
-    @pytest.mark.parametrize("autostash", ["false", "true"])
+    @pytest.mark.parametrize(
+        ("staged", "autostash"),
+        [
+            (True, "true"),
+            *(
+                pytest.param(*rare, marks=pytest.mark.soak)
+                for rare in [(False, "false"), (False, "true"), (True, "false")]
+            ),
+        ],
+    )
     async def test_work_in_the_way_keeps_everything_as_it_is(
         self, users: Project, staged: bool, autostash: str
     ) -> None:
@@ -276,7 +292,7 @@ async def test_a_stop_while_it_is_verified_leaves_no_trace(repo: Project) -> Non
 
 
 class TestRevert:
-    @pytest.mark.parametrize("strategy", ["squash", "merge", "rebase"])
+    @pytest.mark.parametrize("strategy", usually("rebase"))
     async def test_a_landing_is_taken_back_and_what_came_later_stays(self, repo: Project, strategy: str) -> None:
         work_on(repo.path, "run", {"a.txt": "a\n"}, message="one")
         commit = work_on(repo.path, "run", {"b.txt": "b\n"}, message="two")
@@ -293,7 +309,7 @@ class TestRevert:
         assert untouched(repo.path) == before
         assert await lander.revert(landed.merged, reason="again") == revert, "once is enough"
 
-    @pytest.mark.parametrize("strategy", ["squash", "merge", "rebase"])
+    @pytest.mark.parametrize("strategy", usually("merge"))
     async def test_mended_work_lands_whole(self, repo: Project, strategy: str) -> None:
         """After a plain merge and its revert git would bring only what is new."""
         commit = work_on(repo.path, "run", {"a.txt": "a\n"})

@@ -95,7 +95,9 @@ async def test_a_branch_of_the_same_name_that_is_not_the_runs_is_left_alone(
     assert not (there.path / "theirs.txt").exists()
 
 
-@pytest.mark.parametrize("newest", ["--help", "HEAD", "0" * 40, "x"])
+@pytest.mark.parametrize(
+    "newest", ["--help", *(pytest.param(rare, marks=pytest.mark.soak) for rare in ("HEAD", "0" * 40, "x"))]
+)
 async def test_what_a_server_calls_a_commit_is_not_believed(
     repo: Project, run: tuple[GitWorkspace, Path], tmp_path: Path, newest: str
 ) -> None:

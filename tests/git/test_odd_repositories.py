@@ -299,7 +299,7 @@ async def test_a_run_without_commits_touches_nothing_of_the_users(lived_in, open
     assert "refs/untildone/r1/start" in lived_in.git("for-each-ref")
 
 
-@pytest.mark.parametrize("branch_per", ["run", "iteration"])
+@pytest.mark.parametrize("branch_per", ["iteration", pytest.param("run", marks=pytest.mark.soak)])
 async def test_a_run_in_a_worktree_touches_nothing_of_the_users(lived_in, open_in, tmp_path, private, branch_per):
     from untildone.git.worktrees import add
 

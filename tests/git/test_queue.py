@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def somebody_elses_turn(folder: Path) -> Iterator[None]:
 
 
 async def standing(folder: Path, count: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(list(line_of(folder).glob("*.work"))) < count:
             await asyncio.sleep(0.01)
 
@@ -81,7 +81,7 @@ async def test_a_batch_is_looked_at_once(repo: Project) -> None:
     assert list(line_of(repo.path).glob("*.work")) == []
 
 
-@pytest.mark.parametrize("guilty", range(5))
+@pytest.mark.parametrize("guilty", [3, *(pytest.param(n, marks=pytest.mark.soak) for n in (0, 1, 2, 4))])
 async def test_one_of_five_is_guilty(repo: Project, guilty: int) -> None:
     runs = "abcde"
     files = {run: f"bad-{run}.txt" if number == guilty else f"{run}.txt" for number, run in enumerate(runs)}
@@ -98,12 +98,18 @@ async def test_one_of_five_is_guilty(repo: Project, guilty: int) -> None:
     assert max(len(look.seen) for look in looks.values()) <= 5
 
 
-@pytest.mark.parametrize("guilty", [set(chosen) for n in range(5) for chosen in itertools.combinations("abcd", n)])
-async def test_only_the_guilty_are_sent_back(repo: Project, guilty: set[str]) -> None:
-    """Every choice of guilty ones among four."""
+CHOICES = ["".join(chosen) for n in range(5) for chosen in itertools.combinations("abcd", n)]
+COMMON = ("bd", "abcd")
+
+
+@pytest.mark.parametrize(
+    "guilty", [choice if choice in COMMON else pytest.param(choice, marks=pytest.mark.soak) for choice in CHOICES]
+)
+async def test_only_the_guilty_are_sent_back(repo: Project, guilty: str) -> None:
+    """Every choice of guilty ones among four (in the soak)."""
     files = {run: f"bad-{run}.txt" if run in guilty else f"{run}.txt" for run in "abcd"}
     results = await land_together(repo, {run: Looks(repo.path, no_bad) for run in "abcd"}, files)
-    assert {run for run, result in results.items() if isinstance(result, NotLanded)} == guilty
+    assert {run for run, result in results.items() if isinstance(result, NotLanded)} == set(guilty)
     assert sorted(subjects(repo)) == sorted(["first", *(f"of {run}" for run in "abcd" if run not in guilty)])
     assert files_of(repo.path, "main") == {"README.md", *(files[run] for run in "abcd" if run not in guilty)}
     for run, result in results.items():
@@ -162,7 +168,7 @@ async def test_who_leaves_while_all_look_is_left_out(repo: Project) -> None:
                 (await lander_in(repo.path, run)).merge(commit, message=f"of {run}", verify=verify)
             )
         await standing(repo.path, 3)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await looking.wait()
         tasks["b"].cancel()
         await asyncio.wait([tasks["b"]])
@@ -260,12 +266,14 @@ def test_who_leads_dies_and_another_takes_the_turn(repo: Project) -> None:
     """The first is killed while all three look at the batch."""
     commits = {run: work_on(repo.path, f"branch-{run}", {f"{run}.txt": "x\n"}) for run in "abc"}
     began = repo.path.parent / "began"
-    first = start(repo.path, "a", commits["a"], "squash", f"exec >/dev/null; touch {began}; sleep 60")
-    wait_for(began.exists)
+    # The check writes its pid as its last word before it sleeps. Nothing ends it with this driver, so the test does.
+    first = start(repo.path, "a", commits["a"], "squash", f"exec >/dev/null; echo $$ > {began}; exec sleep 600")
+    wait_for(lambda: began.exists() and began.read_text().endswith("\n"))
     others = {run: start(repo.path, run, commits[run]) for run in "bc"}
     wait_for(lambda: len(list(line_of(repo.path).glob("*.work"))) == 3)
     first.kill()
     assert end_of(first) == ""
+    os.kill(int(began.read_text()), signal.SIGKILL)
     said = {run: end_of(driver) for run, driver in others.items()}
     assert all(line.startswith("landed ") for line in said.values()), said
     assert sorted(subjects(repo)) == ["first", "of b", "of c"]
@@ -274,7 +282,7 @@ def test_who_leads_dies_and_another_takes_the_turn(repo: Project) -> None:
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = 30.0
+    deadline = 60.0
     while not holds():
         deadline -= 0.02
         assert deadline > 0, "it never came to that"
@@ -284,6 +292,7 @@ def wait_for(holds: Callable[[], bool]) -> None:
 SHIM = """#!/bin/sh
 count=$(($(cat "{counter}") + 1))
 echo $count > "{counter}"
+echo "$*" >> "{counter}.calls"
 [ "$count" = "{number}" ] && [ {side} = before ] && kill -9 $PPID && exit 1
 /usr/bin/git "$@"
 code=$?
@@ -351,26 +360,33 @@ def killed_and_repeated(
     assert copy.git("fsck", "--no-dangling") == ""
 
 
-def kill_at(repo: Project, tmp_path: Path, steps: Sequence[int], strategy: str, *, checked_out: bool) -> None:
-    for number, side in itertools.product(steps, ("before", "after")):
+SIDES = ("before", "after")
+
+
+def kill_at(
+    repo: Project, tmp_path: Path, deaths: Iterable[tuple[int, str]], strategy: str, *, checked_out: bool
+) -> None:
+    for number, side in deaths:
         folder = tmp_path / f"{number}-{side}"
         folder.mkdir()
         killed_and_repeated(repo, folder, number, side, strategy, checked_out=checked_out)
 
 
-def steps_of(repo: Project, tmp_path: Path, strategy: str, *, checked_out: bool) -> list[int]:
-    """Every git step of an undisturbed landing."""
+def steps_of(repo: Project, tmp_path: Path, strategy: str, *, checked_out: bool) -> dict[int, str]:
+    """Every git step of an undisturbed landing, by its number."""
     copy, commit = prepared(repo, tmp_path / "undisturbed", checked_out=checked_out)
-    path, counter = git_that_kills(tmp_path / "bin", 0, "never")
+    path, _ = git_that_kills(tmp_path / "bin", 0, "never")
     assert end_of(start(copy.path, "r1", commit, strategy, path=path)).startswith("landed ")
-    return list(range(1, int(counter.read_text()) + 1))
+    return dict(enumerate((path / "counter.calls").read_text().splitlines(), 1))
 
 
-@pytest.mark.parametrize("checked_out", [True, pytest.param(False, marks=pytest.mark.soak)])
-def test_killed_around_the_moment_the_base_moves(repo: Project, tmp_path: Path, checked_out: bool) -> None:
-    """The last steps: what is about to happen is written down, it happens, and it is looked at again."""
-    steps = steps_of(repo, tmp_path, "squash", checked_out=checked_out)
-    kill_at(repo, tmp_path, steps[-7:], "squash", checked_out=checked_out)
+def test_killed_before_and_after_the_base_moves(repo: Project, tmp_path: Path) -> None:
+    """What is about to happen is written down, and then it happens."""
+    steps = steps_of(repo, tmp_path, "squash", checked_out=True)
+    (written,) = [number for number, call in steps.items() if "update-ref refs/untildone/r1/landed/" in call]
+    (moved,) = [number for number, call in steps.items() if "merge -q --ff-only" in call]
+    assert written < moved
+    kill_at(repo, tmp_path, [(written, "after"), (moved, "after")], "squash", checked_out=True)
 
 
 @pytest.mark.soak
@@ -382,7 +398,7 @@ def test_killed_at_every_git_step_of_a_landing(
 ) -> None:
     steps = steps_of(repo, tmp_path, strategy, checked_out=checked_out)
     assert len(steps) > 20
-    kill_at(repo, tmp_path, steps[part::4], strategy, checked_out=checked_out)
+    kill_at(repo, tmp_path, itertools.product(list(steps)[part::4], SIDES), strategy, checked_out=checked_out)
 
 
 @pytest.mark.soak
@@ -433,7 +449,7 @@ async def test_who_waits_is_told_for_whom_and_when_that_is_over(repo: Project, m
         landing = asyncio.ensure_future(
             (await lander_in(repo.path, "b")).merge(commit, message="m", verify=green(repo.path), in_line=in_line)
         )
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await enough.wait()
     async with asyncio.timeout(60):
         assert isinstance(await landing, Landed)

@@ -71,7 +71,7 @@ async def go_back(project, private, number: int, **named):
     return await rewind(repository, "r1", target, **named)
 
 
-@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("commit", [True, pytest.param(False, marks=pytest.mark.soak)])
 async def test_every_iteration_can_be_gone_back_to_exactly_and_forth_again(repo, open_in, private, commit):
     repo.write(".gitignore", "ignored\n")
     repo.commit()

@@ -38,7 +38,7 @@ state_file = st.one_of(
     ),
 )
 fuzz = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
@@ -130,7 +130,15 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("given", HOSTILE, ids=range(len(HOSTILE)))
+THROUGH_THE_LAUNCHER = {b"", b"{", b"[" * 100_000}
+"""The others are for the soak: the tests above try such inputs without a process for each."""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [pytest.param(text, marks=() if text in THROUGH_THE_LAUNCHER else pytest.mark.soak) for text in HOSTILE],
+    ids=range(len(HOSTILE)),
+)
 @pytest.mark.parametrize("event", EVENTS)
 def test_the_real_launcher_never_shows_trouble(stage: Stage, given: bytes, event: str) -> None:
     stage.start()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cli.background_kit import reaping
 from hook.stop_kit import SESSION, Stage, goes_on, next_text
 from notify.ear import listening
 from untildone.core import loop_file
@@ -133,14 +134,14 @@ def test_checks_that_follow_are_those_the_user_gave(stage: Stage) -> None:
 
 
 def heard(ear: Any, count: int) -> list[dict[str, Any]]:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while len(ear.heard) < count and time.monotonic() < until:
         time.sleep(0.02)
     return list(ear.heard)
 
 
 def test_milestones_and_the_end_are_told_without_waiting(stage: Stage) -> None:
-    with listening(answers=[503]) as ear:
+    with reaping(), listening(answers=[503]) as ear:
         stage.start("Goal", promises=("DONE",), notify=(ear.url,), milestones=(1,))
         assert goes_on(stage.stop())
         first = heard(ear, 2)
@@ -153,9 +154,9 @@ def test_milestones_and_the_end_are_told_without_waiting(stage: Stage) -> None:
 
 
 def test_a_silent_server_holds_nothing_up(stage: Stage) -> None:
-    with listening(silent=True) as ear:
+    with reaping(), listening(silent=True) as ear:
         stage.start("Goal", notify=(ear.url,), max_iterations=1)
         began = time.monotonic()
         stage.stop()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20, "three tries with a silent server take 34 s"
         assert len(heard(ear, 1)) == 1

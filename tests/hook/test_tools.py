@@ -464,7 +464,7 @@ def test_through_the_launcher(stage: Stage) -> None:
 ODD = st.none() | st.integers() | st.text(max_size=30) | st.lists(st.text(max_size=5), max_size=3)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     tool=st.sampled_from(["Bash", "Edit", "Write", "MultiEdit", "NotebookEdit", "TodoWrite"]) | ODD, value=ODD, cwd=ODD
 )

@@ -99,6 +99,6 @@ def run_claude(model: ScriptedModel, folder: Path, *arguments: str, stdin: str |
         [bundled_claude(), "-p", *prompt, "--output-format", "stream-json", "--verbose",
          "--permission-mode", "acceptEdits", "--allowedTools", "Bash", *arguments],
         cwd=folder, env=claude_environment(home, model.url), input=stdin or "",
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     return ClaudeRun(done.returncode, [json.loads(line) for line in done.stdout.splitlines()])

@@ -35,15 +35,6 @@ def assert_books_agree(model: ScriptedModel, result: dict[str, object]) -> None:
         assert total(served, ours) == sum(usage[theirs] for usage in usages.values())
 
 
-def test_plain_text(tmp_path: Path) -> None:
-    reply = Reply(text="hello {n}", thinking="hm", cache_read_tokens=50, cache_write_tokens=60)
-    with ScriptedModel(Scenario(name="t", replies=(reply,))) as model:
-        run = run_claude(model, tmp_path / "work")
-        assert (run.code, run.result["result"], run.result["is_error"]) == (0, "hello 1", False)
-        assert_books_agree(model, run.result)
-        assert len(model.ledger.served()) == 1
-
-
 def test_tools_really_work_and_relative_paths_do_too(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
@@ -52,32 +43,27 @@ def test_tools_really_work_and_relative_paths_do_too(tmp_path: Path) -> None:
     replies = (
         Reply(tools=(ToolCall("Read", {"file_path": "a.txt"}),)),
         Reply(text="now", tools=(ToolCall("Edit", edit), ToolCall("Bash", {"command": "cp a.txt b-{i}.txt"}))),
-        Reply(text="done"),
+        Reply(text="done {n}", thinking="hm", cache_read_tokens=50, cache_write_tokens=60),
     )
     with ScriptedModel(Scenario(name="t", replies=replies)) as model:
         run = run_claude(model, folder)
-        assert run.result["result"] == "done"
+        assert (run.code, run.result["result"], run.result["is_error"]) == (0, "done 3", False)
+        assert len(model.ledger.served()) == 3
         assert_books_agree(model, run.result)
     assert (folder / "b-1.txt").read_text(encoding="utf-8") == "two\n"
 
 
-def test_a_rate_limit_is_waited_out(tmp_path: Path) -> None:
+def test_a_rate_limit_is_waited_out_and_a_dropped_stream_is_asked_for_again(tmp_path: Path) -> None:
     limit = Reply(status=429, headers=(("retry-after", "1"),))
-    with ScriptedModel(Scenario(name="t", iterations=((limit, Reply(text="at last")),))) as model:
-        run = run_claude(model, tmp_path / "work")
-        assert run.result["result"] == "at last"
-        assert [(retry["error_status"], retry["retry_delay_ms"]) for retry in run.retries] == [(429, 1000)]
-        assert [line.status for line in model.ledger.lines] == [429, 200]
-        assert_books_agree(model, run.result)
-
-
-def test_a_dropped_stream_is_asked_for_again_and_the_cut_reply_is_marked(tmp_path: Path) -> None:
     # Claude books the input of a cut reply, and one token of output, if it had time to read the beginning.
     cut = Reply(text="never to be heard " * 20, cut_after=0.5, chunk_delay=0.05, input_tokens=700)
-    with ScriptedModel(Scenario(name="t", iterations=((cut, Reply(text="whole")),))) as model:
+    with ScriptedModel(Scenario(name="t", iterations=((limit, cut, Reply(text="whole")),))) as model:
         run = run_claude(model, tmp_path / "work")
         assert run.result["result"] == "whole"
-        assert [line.complete for line in model.ledger.lines] == [False, True]
+        waited = [(retry["error_status"], retry["retry_delay_ms"]) for retry in run.retries]
+        assert waited[0] == (429, 1000)
+        assert [(line.status, line.complete) for line in model.ledger.lines][1:] == [(200, False), (200, True)]
+        assert model.ledger.lines[0].status == 429
         ((broken,), (whole,)) = model.ledger.cut(), model.ledger.served()
     (booked,) = run.result["modelUsage"].values()
     assert booked["inputTokens"] == broken.input_tokens + whole.input_tokens
@@ -110,6 +96,7 @@ def test_a_cleared_conversation_begins_the_next_group(tmp_path: Path) -> None:
     assert results == ["in 1", "now in 2"]
 
 
+@pytest.mark.soak
 def test_a_resumed_conversation_stays_in_its_group(tmp_path: Path) -> None:
     groups = ((Reply(text="one"), Reply(text="two")), (Reply(text="other"),))
     with ScriptedModel(Scenario(name="t", iterations=groups)) as model:
@@ -134,6 +121,7 @@ def test_a_subagent_is_answered_by_its_condition(tmp_path: Path) -> None:
     assert "counted" in heard
 
 
+@pytest.mark.soak
 def test_the_expensive_scenario_costs_what_it_says(tmp_path: Path) -> None:
     with ScriptedModel(shipped_scenario("expensive")) as model:
         run = run_claude(model, tmp_path / "work", "--model", "claude-opus-5-5")

@@ -220,19 +220,20 @@ async def test_a_killed_guard_takes_the_program_with_it(tmp_path: Path, token: s
     assert await process.wait() == -signal.SIGKILL
 
 
-def orphan(marker: str, token: str, variable: str = "UNTILDONE_RUN") -> None:
-    """Leave a process behind that belongs to nobody any more and ignores SIGTERM."""
+def orphan(marker: str, token: str, variable: str = "UNTILDONE_RUN", *, stubborn: bool = False) -> None:
+    """Leave a process behind that belongs to nobody any more; a stubborn one ignores SIGTERM."""
+    trap = "trap '' TERM; " if stubborn else ""
     subprocess.run(
-        ["sh", "-c", f"setsid sh -c \"trap '' TERM; exec sleep {token}\" >/dev/null 2>&1 &"],
+        ["sh", "-c", f'setsid sh -c "{trap}exec sleep {token}" >/dev/null 2>&1 &'],
         env={**ENV, variable: marker},
         check=True,
     )
 
 
-@pytest.mark.parametrize("marker", ["UNTILDONE_RUN", "UNTILDONE_CHECK_OF"])
-async def test_sweep_ends_the_orphans_of_this_run_and_spares_others(token: str, marker: str) -> None:
+@pytest.mark.parametrize(("marker", "stubborn"), [("UNTILDONE_RUN", True), ("UNTILDONE_CHECK_OF", False)])
+async def test_sweep_ends_the_orphans_of_this_run_and_spares_others(token: str, marker: str, *, stubborn: bool) -> None:
     mine, other = f"{token}1", f"{token}2"
-    orphan("run-a", mine, marker)
+    orphan("run-a", mine, marker, stubborn=stubborn)
     orphan("run-ab", other)
     try:
         assert await eventually(lambda: len(living(token)) == 2)

@@ -79,11 +79,9 @@ async def words_of(folder: Path, pid: int) -> list[dict[str, object]]:
 
 
 async def test_signals_come_in_the_order_that_lets_claude_speak(tmp_path: Path) -> None:
-    began = time.monotonic()
     pid = killed_driver(stubborn(signal.SIGKILL), tmp_path)
     said = await words_of(tmp_path, pid)
     assert [line.get("signal") for line in said] == [None, signal.SIGINT, signal.SIGTERM]
-    assert time.monotonic() - began < 10, "it is killed in the end"
 
 
 async def test_what_was_read_and_what_was_still_in_the_pipe_are_kept(tmp_path: Path) -> None:
@@ -98,12 +96,12 @@ async def test_what_was_read_and_what_was_still_in_the_pipe_are_kept(tmp_path: P
 
 async def test_a_reply_under_way_may_come_to_its_end(tmp_path: Path) -> None:
     served = f'{REQUESTING}\ntime.sleep(0.3)\nsay(type="stream_event", event=dict(type="message_stop"))'
-    said = await words_of(tmp_path, killed_driver(stubborn(signal.SIGINT, served), tmp_path))
+    said = await words_of(tmp_path, killed_driver(stubborn(signal.SIGINT, served), tmp_path, "stop reading"))
     assert [line["type"] for line in said] == ["first", "system", "stream_event", "heard"]
 
 
 async def test_a_reply_that_takes_longer_is_cut(tmp_path: Path) -> None:
-    said = await words_of(tmp_path, killed_driver(stubborn(signal.SIGINT, REQUESTING), tmp_path))
+    said = await words_of(tmp_path, killed_driver(stubborn(signal.SIGINT, REQUESTING), tmp_path, "stop reading"))
     assert [line["type"] for line in said] == ["first", "system", "heard"]
 
 

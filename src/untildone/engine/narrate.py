@@ -3,17 +3,23 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from untildone.core import events as ev
-from untildone.engine.journal import Journal
 from untildone.ports.delivery import Progress
 
 NOTICEABLE = 1.0
 """Seconds a step may take before people want to know which one it is."""
 
 
+class Listener(Protocol):
+    """Who is told: a run's journal."""
+
+    async def tell(self, event: ev.WitnessAtWork) -> None: ...
+
+
 @contextmanager
-def narrating(journal: Journal) -> Iterator[Progress]:
+def narrating(journal: Listener, noticeable: float = NOTICEABLE) -> Iterator[Progress]:
     """While inside, a step that takes longer than a moment is told; quick ones are not worth a line."""
     loop = asyncio.get_running_loop()
     waiting: list[asyncio.TimerHandle] = []
@@ -26,7 +32,7 @@ def narrating(journal: Journal) -> Iterator[Progress]:
 
     def begin(said: str) -> None:
         end()
-        waiting.append(loop.call_later(NOTICEABLE, tell, said))
+        waiting.append(loop.call_later(noticeable, tell, said))
 
     def end() -> None:
         while waiting:

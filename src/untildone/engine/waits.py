@@ -24,13 +24,15 @@ class Waits:
         self._parts = parts
         self._troubles = 0
         self._since: float | None = None
+        self._as_told = 0.0
+        """Seconds of this trouble that the forge itself asked us to wait: a rate limit is not an outage."""
         self._said = ""
         self._told_at = 0.0
         self._told_until: float | None = None
 
     def answered(self) -> None:
         """The forge is there again."""
-        self._troubles, self._since = 0, None
+        self._troubles, self._since, self._as_told = 0, None, 0.0
 
     async def sit_out(self, trouble: ForgeError) -> bool:
         """Wait for a forge that is busy or away; False: a human is needed."""
@@ -40,7 +42,7 @@ class Waits:
         self._since = self._since if self._since is not None else now
         backoff = min(landing.ci_poll * 2**self._troubles, LONGEST_BACKOFF) * (1 + self._parts.jitter() / 4)
         if trouble.retry_at is None:
-            last_try = self._since + landing.ci_timeout
+            last_try = self._since + self._as_told + landing.ci_timeout
             until = min(now + backoff, last_try)
         else:
             # A moment that the forge itself names is worth waiting for.
@@ -50,7 +52,10 @@ class Waits:
             return False
         self._troubles += 1
         await self.rest(until, FORGE, one_line(str(trouble), _SAID), announced=until)
-        self.excused += self._parts.clock.now() - now
+        waited = self._parts.clock.now() - now
+        self.excused += waited
+        if trouble.retry_at is not None:
+            self._as_told += waited
         return True
 
     async def rest(self, until: float | None, cause: str, said: str, *, announced: float | None = None) -> None:

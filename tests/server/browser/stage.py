@@ -15,7 +15,8 @@ from typing import Any
 from untildone.core.events import Event, Record
 from untildone.core.wire import batch
 
-READY = 30.0
+READY = 120.0
+"""A ceiling; only a failure reaches it."""
 
 
 def free_port() -> int:
@@ -25,7 +26,10 @@ def free_port() -> int:
 
 
 class Stage:
-    """A server on SQLite, on a port of its own that it keeps when it is started again."""
+    """A server on SQLite, on a port of its own that it keeps when it is started again.
+
+    It is in a zone that no reader is in.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,10 +39,9 @@ class Stage:
         self.env = {
             "PATH": os.environ["PATH"], "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"),
             "UNTILDONE_SERVE_DATABASE": self.database, "UNTILDONE_SERVE_PORT": str(self.port),
-            "UNTILDONE_SERVE_LOCAL": "0", "TZ": "UTC",
+            "UNTILDONE_SERVE_LOCAL": "0", "TZ": "Asia/Tokyo",
         }  # fmt: skip
         self.process: subprocess.Popen[str] | None = None
-        self.said = ""
         self._seqs: dict[str, int] = {}
 
     def start(self) -> "Stage":
@@ -59,19 +62,19 @@ class Stage:
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(READY)
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(10)
+                self.process.wait(READY)
             except subprocess.TimeoutExpired:
                 self.kill()
 
     def untildone(self, *words: str) -> str:
         argv = [sys.executable, "-m", "untildone", *words]
-        done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=READY, check=True)
         return done.stdout + done.stderr
 
     def login_link(self) -> str:
@@ -82,7 +85,10 @@ class Stage:
 
     def tell(self, run_id: str, events: Iterable[Event], *, sandbox: str = "box", at: float | None = None,
              every: float = 0.0) -> int:  # fmt: skip
-        """Send events of a run, numbered on from those sent before; returns the number of the last."""
+        """Send events of a run, numbered on from those sent before; returns the number of the last.
+
+        A new run is there to be looked at afterwards. What is told later reaches a page as it happens.
+        """
         told = [*events]
         first = self._seqs.get(run_id, 0) + 1
         start = time.time() if at is None else at
@@ -93,15 +99,28 @@ class Stage:
             ]
             self.post(f"/api/v1/sandboxes/{sandbox}/events", batch(run_id, records))
         self._seqs[run_id] = first + len(told) - 1
+        if first == 1:
+            self.settle(run_id)
         return self._seqs[run_id]
+
+    def settle(self, run_id: str) -> None:
+        """Wait until the pages of a run show all that was told of it: the server derives them a moment later."""
+        until = time.monotonic() + READY
+        while (run := json.loads(self.get(f"/api/v1/runs/{run_id}")))["folded_seq"] < run["control_seq"]:
+            assert time.monotonic() < until, run
+            time.sleep(0.02)
+
+    def sign_of_life(self, run_id: str, sandbox: str) -> None:
+        """What a driver sends now and then: a run that is silent for long counts as interrupted."""
+        self.post(f"/api/v1/sandboxes/{sandbox}/events", batch(run_id, []))
 
     def post(self, path: str, body: bytes) -> Any:
         request = urllib.request.Request(self.url + path, body, {"Content-Type": "application/json"}, method="POST")
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=READY) as answer:
             return json.loads(answer.read() or b"null")
 
     def get(self, path: str) -> str:
-        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=READY) as answer:
             return str(answer.read().decode())
 
     def orders(self, run_id: str, sandbox: str = "box") -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import re
 import time
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from server.browser import plays
@@ -43,22 +44,6 @@ def test_lines_come_as_they_happen_and_the_page_with_them(room: Room, stage: Sta
     expect(page.locator("#headline")).to_contain_text("Done")
 
 
-def test_a_killed_server_loses_nothing_and_tells_nothing_twice(room: Room, stage: Stage) -> None:
-    begun(stage, "killed")
-    page = room.page()
-    page.goto(f"{stage.url}/runs/killed")
-    stage.tell("killed", said(1, 5), sandbox="killed")
-    expect(page.locator(".line.said")).to_have_count(5)
-    stage.kill()
-    expect(page.locator(".connection")).to_be_visible()
-    stage.start()
-    # Told before the page is back: it has to ask for it.
-    stage.tell("killed", said(6, 10), sandbox="killed")
-    expect(page.locator(".line.said")).to_have_count(15, timeout=20_000)
-    expect(page.locator(".connection")).to_be_hidden()
-    assert words(page) == list(range(1, 16))
-
-
 def test_whoever_reads_further_up_is_left_there(room: Room, stage: Stage) -> None:
     begun(stage, "reader")
     stage.tell("reader", said(1, 150), sandbox="reader")
@@ -89,7 +74,7 @@ def test_a_page_keeps_only_so_many_lines(room: Room, stage: Stage) -> None:
     page = room.page()
     page.goto(f"{stage.url}/runs/flood")
     stage.tell("flood", said(1, 1500), sandbox="flood")
-    expect(page.locator(".line.said").last).to_contain_text("word 1500", timeout=20_000)
+    expect(page.locator(".line.said").last).to_contain_text("word 1500")
     shown = words(page)
     assert len(shown) <= 1000
     assert shown == list(range(shown[0], 1501))
@@ -101,7 +86,7 @@ def test_earlier_lines_and_iterations_are_fetched_page_by_page(room: Room, stage
     stage.tell("long", [event for n in range(2, 131) for event in (*plays.begin(n), *plays.end(n))], sandbox="long")
     page = room.page()
     page.goto(f"{stage.url}/runs/long")
-    expect(page.locator("#step-130")).to_be_visible(timeout=20_000)
+    expect(page.locator("#step-130")).to_be_visible()
     assert page.locator(".step").count() <= 131
     page.get_by_role("button", name="Older iterations").click()
     expect(page.locator(".step")).to_have_count(130)
@@ -113,11 +98,12 @@ def test_earlier_lines_and_iterations_are_fetched_page_by_page(room: Room, stage
     assert seqs == sorted(set(seqs))
 
 
-def test_a_hundred_thousand_events_open_as_fast_as_a_hundred(stage: Stage) -> None:
-    begun(stage, "small")
-    stage.tell("small", said(1, 100), sandbox="small")
-    begun(stage, "large")
-    stage.tell("large", said(1, 100_000), sandbox="large")
+@pytest.mark.parametrize("events", [3_000, pytest.param(100_000, marks=pytest.mark.soak)])
+def test_a_long_run_opens_as_fast_as_a_short_one(stage: Stage, events: int) -> None:
+    small, large = f"small-{events}", f"large-{events}"
+    for run_id, count in ((small, 200), (large, events)):
+        begun(stage, run_id)
+        stage.tell(run_id, said(1, count), sandbox=run_id)
 
     def seconds(run_id: str) -> float:
         start = time.perf_counter()
@@ -125,6 +111,6 @@ def test_a_hundred_thousand_events_open_as_fast_as_a_hundred(stage: Stage) -> No
         return time.perf_counter() - start
 
     # In turn, so that whatever else this machine does slows down both; the best of many is the work itself.
-    taken = [(seconds("small"), seconds("large")) for _ in range(15)]
-    small, large = (min(times) for times in zip(*taken, strict=True))
-    assert large < 1.5 * small
+    taken = [(seconds(small), seconds(large)) for _ in range(10)]
+    short, long = (min(times) for times in zip(*taken, strict=True))
+    assert long < 3 * short

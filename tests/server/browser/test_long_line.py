@@ -14,7 +14,7 @@ from server.browser.test_story import PATIENCE, RIGHT, WEEKS, at_work, bash, gat
 from untildone.rehearsal.scenario import Reply, ToolCall
 from untildone.uplink.dressing import TEXT_CAP
 
-pytestmark = pytest.mark.claude
+pytestmark = [pytest.mark.claude, pytest.mark.soak]
 
 LENGTH = 10_000_000
 NASTY = "needle <script>window.hit = 1</script> \x1b[2J\x07 \u202egnp.exe "

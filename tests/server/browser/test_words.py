@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from server.browser import plays
 from server.browser.conftest import Room
@@ -58,21 +57,11 @@ def test_what_a_human_asked_for_is_no_trouble(room: Room, stage: Stage) -> None:
     expect(page.locator(".line", has_text="iteration 4 broke off")).not_to_have_class("line bad")
 
 
-def test_who_gave_an_order_is_called_by_what_people_know(room: Room, stage: Stage) -> None:
-    stage.tell("named", plays.running("named", "named"), sandbox="named")
-    page = room.page(operator=True)
-    page.goto(f"{stage.url}/runs/named")
-    expect(page.locator("#headline")).to_contain_text("Running: iteration 4")
-    page.keyboard.press("p")
-    page.get_by_role("button", name="Pause now").click()
-    expect(page.locator("#answer")).to_contain_text("Asked to pause")
-    assert [order["by"] for order in stage.orders("named", "named")] == ["an operator in a browser"]
-
-
-def test_limits_that_end_a_run_ask_first(room: Room, stage: Stage) -> None:
+def test_waiving_everything_and_limits_that_end_a_run_ask_first(room: Room, stage: Stage) -> None:
     stage.tell("ends", plays.running("ends", "ends"), sandbox="ends")
     page = room.page(operator=True)
     page.goto(f"{stage.url}/runs/ends")
+    _waives_everything(page, stage)
     page.get_by_role("button", name="Limits").click()
     page.locator("#limit-max_runs").fill("1")
     change = page.get_by_role("button", name="Change")
@@ -88,18 +77,15 @@ def test_limits_that_end_a_run_ask_first(room: Room, stage: Stage) -> None:
     change.click()
     expect(said).to_contain_text("less than what is used: it stops now")
     expect(page.get_by_label("Yes, do it")).not_to_be_checked()
-    assert stage.orders("ends", "ends") == []
+    assert len(stage.orders("ends", "ends")) == 1
     page.get_by_label("Yes, do it").check()
     change.click()
     expect(page.locator("#limits-dialog")).to_be_hidden()
     expect(page.locator("#answer")).to_contain_text("it stops now")
-    assert [order["data"] for order in stage.orders("ends", "ends")] == [{"max_runs": 1, "max_cost_usd": 0.01}]
+    assert [order["data"] for order in stage.orders("ends", "ends")][1:] == [{"max_runs": 1, "max_cost_usd": 0.01}]
 
 
-def test_waiving_everything_asks_first_and_what_is_elsewhere_is_refused(room: Room, stage: Stage) -> None:
-    stage.tell("waived", plays.running("waived", "waived"), sandbox="waived")
-    page = room.page(operator=True)
-    page.goto(f"{stage.url}/runs/waived")
+def _waives_everything(page: Page, stage: Stage) -> None:
     page.get_by_role("button", name="Waive").click()
     page.locator("#waive-text").fill("/etc/../x")
     waive = page.locator("#waive-dialog").get_by_role("button", name="Waive")
@@ -109,24 +95,31 @@ def test_waiving_everything_asks_first_and_what_is_elsewhere_is_refused(room: Ro
     page.locator("#waive-text").fill("**")
     waive.click()
     expect(said).to_contain_text("** means every file: tests, CI and thresholds, too.")
-    assert stage.orders("waived", "waived") == []
+    assert stage.orders("ends", "ends") == []
     page.get_by_label("Yes, do it").check()
     waive.click()
     expect(page.locator("#waive-dialog")).to_be_hidden()
-    assert [order["data"] for order in stage.orders("waived", "waived")] == [{"patterns": ["**"]}]
+    assert [order["data"] for order in stage.orders("ends", "ends")] == [{"patterns": ["**"]}]
 
 
-def test_checks_that_were_run_once_say_so(room: Room, stage: Stage) -> None:
+def test_what_has_only_begun_is_not_told_as_if_it_were_over(room: Room, stage: Stage) -> None:
     stage.tell("baseline", plays.opening("baseline", "baseline"), sandbox="baseline")
     page = room.page()
     page.goto(f"{stage.url}/runs/baseline")
     expect(page.locator("[data-plot=checks] .plot-empty")).to_have_text("1 of 3 when they were run, once so far")
+    # An iteration under way is not told as if it were over.
+    stage.tell("baseline", [*plays.begin(1), *plays.work(1)], sandbox="baseline")
+    expect(page.locator("#step-1")).to_be_visible()
+    page.locator("#step-1 .item").click()
+    main = page.locator("main")
+    for words in ("Told when the iteration ends.", "It is still at work.", "Not run yet.", "None yet."):
+        expect(main).to_contain_text(words)
 
 
 def test_a_published_program_shows_what_waits_for_it_and_nothing_it_has_not(room: Room, stage: Stage) -> None:
-    stage.post("/api/v1/sandboxes/plain/events", b'{"event_type": "a.b", "event_data": {}, "source": "agent"}')
+    stage.post("/api/v1/sandboxes/talked-to/events", b'{"event_type": "a.b", "event_data": {}, "source": "agent"}')
     page = room.page(operator=True)
-    page.goto(f"{stage.url}/runs/published-plain")
+    page.goto(f"{stage.url}/runs/published-talked-to")
     expect(page.locator(".buttons button:visible")).to_have_text(["Message"])
     for heading in ("Figures", "Over time", "Trouble"):
         expect(page.get_by_role("heading", name=heading)).to_have_count(0)
@@ -134,50 +127,39 @@ def test_a_published_program_shows_what_waits_for_it_and_nothing_it_has_not(room
     page.locator("#message-text").fill("Leave the parser alone.")
     page.get_by_role("button", name="Send").click()
     expect(page.locator("#part-talk .message")).to_contain_text("waits until the program asks for it")
-    assert "Leave the parser alone." in stage.get("/api/v1/sandboxes/plain/messages")
+    assert "Leave the parser alone." in stage.get("/api/v1/sandboxes/talked-to/messages")
     page.reload()
     expect(page.locator("#part-talk .message")).to_have_count(0)
 
 
-def test_no_two_buttons_of_a_page_have_the_same_name(room: Room, stage: Stage) -> None:
-    stage.tell("once", plays.running("once", "once"), sandbox="once")
-    page = room.page(operator=True)
-    page.goto(f"{stage.url}/runs/once")
+def test_an_address_that_leads_nowhere_is_a_page_for_people(room: Room, stage: Stage) -> None:
+    page = room.page()
+    for path, says in (
+        ("/nowhere", "No such page"),
+        ("/runs/x/y/z", "No such page"),
+        ("/runs/nobody", "No run nobody was ever heard of here"),
+    ):
+        answer = page.goto(stage.url + path)
+        assert answer is not None
+        assert answer.status == 404
+        expect(page.locator("main")).to_contain_text(says)
+    page.goto(f"{stage.url}/nowhere")
+    page.get_by_role("link", name="See all runs").click()
+    expect(page).to_have_url(stage.url + "/")
+    for path, accept in (("/nowhere", "*/*"), ("/runs/x/y/z", "*/*"), ("/api/v1/nowhere", "text/html")):
+        told = page.request.get(stage.url + path, headers={"Accept": accept})
+        assert (path, told.status, told.json()) == (path, 404, {"error": "Not Found"})
+    room.complaints.clear()  # the browser's own word about the status
+
+
+def test_every_button_has_a_name_of_its_own_and_none_is_printed(room: Room, stage: Stage) -> None:
+    stage.tell("paper", plays.running("paper", "paper"), sandbox="paper")
+    page = room.page(operator=True, own=True)
+    page.goto(f"{stage.url}/runs/paper")
     expect(page.locator("[data-hold]")).to_have_text("Hold")
     names = page.locator("button:visible:not(.more)").all_inner_texts()
     named = [name.strip() for name in names if name.strip()]
     assert len(named) == len(set(named))
-
-
-def test_an_iteration_under_way_is_not_told_as_if_it_were_over(room: Room, stage: Stage) -> None:
-    stage.tell("begun", plays.running("begun", "begun"), sandbox="begun")
-    page = room.page()
-    page.goto(f"{stage.url}/runs/begun/iterations/4")
-    main = page.locator("main")
-    for words in ("Told when the iteration ends.", "It is still at work.", "Not run yet.", "None yet."):
-        expect(main).to_contain_text(words)
-
-
-@pytest.mark.parametrize("path", ["/nowhere", "/runs/x/y/z"])
-def test_an_address_that_leads_nowhere_is_a_page_for_people(room: Room, stage: Stage, path: str) -> None:
-    page = room.page()
-    answer = page.goto(stage.url + path)
-    assert answer is not None
-    assert answer.status == 404
-    expect(page.locator("h1")).to_have_text("No such page")
-    page.get_by_role("link", name="See all runs").click()
-    expect(page).to_have_url(stage.url + "/")
-    told = page.request.get(f"{stage.url}{path}", headers={"Accept": "*/*"})
-    assert (told.status, told.json()) == (404, {"error": "Not Found"})
-    told = page.request.get(f"{stage.url}/api/v1/nowhere", headers={"Accept": "text/html"})
-    assert (told.status, told.json()) == (404, {"error": "Not Found"})
-    room.complaints.clear()  # the browser's own word about the status
-
-
-def test_print_has_no_buttons(room: Room, stage: Stage) -> None:
-    stage.tell("paper", plays.running("paper", "paper"), sandbox="paper")
-    page = room.page(operator=True)
-    page.goto(f"{stage.url}/runs/paper")
     page.emulate_media(media="print")
     expect(page.locator("button:visible")).to_have_count(0)
     expect(page.locator(".small-link")).to_be_hidden()
