@@ -202,13 +202,14 @@ async def test_what_another_version_folded_is_folded_anew(archive: Archive, proj
     assert [row.cost_usd for row in rows] == pytest.approx([row.cost_usd for row in iteration_rows(told)])
 
 
-async def test_a_projection_costs_what_is_new(file_archive: Archive) -> None:
-    """A hundred events on top of a hundred thousand take about as long as on top of a hundred."""
+@pytest.mark.parametrize("most", [10_000, pytest.param(100_000, marks=pytest.mark.soak)])
+async def test_a_projection_costs_what_is_new(file_archive: Archive, most: int) -> None:
+    """A hundred events on top of many thousand take about as long as on top of a hundred."""
     spent: dict[str, list[float]] = {"short": [], "long": []}
     newest = {}
     projector = Projector(file_archive, Fanout(file_archive), every=0.001)
     async with projector.running():
-        for run_id, size in (("short", 100), ("long", 100_000)):
+        for run_id, size in (("short", 100), ("long", most)):
             told = stored(records(_a_long_run(size)))
             for start in range(0, len(told), 10_000):
                 await receive(file_archive, run_id, told[start : start + 10_000], now=START)

@@ -73,12 +73,13 @@ def _replace_by_an_empty_file(db: Path) -> None:
     db.touch()
 
 
+SOAK = pytest.mark.soak
 DELETIONS = [
     _delete_folder,
-    _delete_database,
-    _delete_files,
+    pytest.param(_delete_database, marks=SOAK),
+    pytest.param(_delete_files, marks=SOAK),
     _delete_write_ahead_log,
-    _delete_shared_memory,
+    pytest.param(_delete_shared_memory, marks=SOAK),
     _replace_by_an_empty_file,
 ]
 

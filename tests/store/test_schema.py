@@ -130,11 +130,14 @@ def test_an_empty_file_left_by_a_crash_is_used(db: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_many_processes_may_make_a_store_at_the_same_moment(start_driver: StartDriver, tmp_path: Path) -> None:
-    crowd = [await start_driver("make") for _ in range(6)]
-    assert [await line_of(process) for process in crowd] == ["ready"] * 6
-    for number in range(40):
+@pytest.mark.parametrize(("many", "times"), [(3, 15), pytest.param(6, 40, marks=pytest.mark.soak)])
+async def test_many_processes_may_make_a_store_at_the_same_moment(
+    start_driver: StartDriver, tmp_path: Path, many: int, times: int
+) -> None:
+    crowd = [await start_driver("make") for _ in range(many)]
+    assert [await line_of(process) for process in crowd] == ["ready"] * many
+    for number in range(times):
         for process in crowd:
             assert process.stdin is not None
             process.stdin.write(f"{tmp_path / str(number) / 'untildone.db'}\n".encode())
-        assert [await line_of(process) for process in crowd] == ["made"] * 6
+        assert [await line_of(process) for process in crowd] == ["made"] * many

@@ -103,10 +103,10 @@ def test_a_payload_costs_the_same_however_many_secrets_are_known() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        [f"abcdefgh-{n}" for n in range(2000)],
-        ["a" * n for n in range(GRAM, 2000)],
-        ["a" * 64 + f"{n:04d}" for n in range(2000)],
-        [f"zq{n:05d}Xy77" for n in range(2000)],
+        [f"abcdefgh-{n}" for n in range(1000)],
+        ["a" * n for n in range(GRAM, 1000)],
+        ["a" * 64 + f"{n:04d}" for n in range(1000)],
+        [f"zq{n:05d}Xy77" for n in range(1000)],
     ],
     ids=["one core", "one letter", "one head", "one beginning"],
 )
@@ -117,4 +117,4 @@ def test_secrets_that_are_much_alike_take_no_longer_than_the_text_is_long(values
         text = f"{values[0]} {'a' * 8} {'abcdefgh-'}{'zq0000'}" * times + "a" * 20 * times
         return cheapest(lambda: masking.text(text))
 
-    assert cost(800) < 16 * cost(200) + 0.05
+    assert cost(400) < 16 * cost(100) + 0.05

@@ -4,14 +4,15 @@ import asyncio
 import os
 import socket
 import sqlite3
+import subprocess
 import sys
 import time
 import urllib.request
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Self
 
 from untildone.core.events import ContinuousWarning, Event, LimitsChanged, Record
@@ -23,7 +24,9 @@ from untildone.errors import UplinkDown, UplinkRefused
 from untildone.ports import EventLog, Parcel, Tell
 
 RUN = "run-1"
-PATIENCE = 20.0
+PATIENCE = 60.0
+"""A ceiling; only a failure reaches it."""
+_UP_WITHIN = 120.0
 
 
 @dataclass
@@ -173,7 +176,7 @@ class RealServer:
 
     home: Path
     port: int = field(default_factory=free_port)
-    process: Process | None = None
+    process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -184,25 +187,35 @@ class RealServer:
         return self.home / "server.db"
 
     async def start(self) -> None:
+        await asyncio.to_thread(self.start_here)
+
+    async def kill(self) -> None:
+        await asyncio.to_thread(self.kill_here)
+
+    def start_here(self) -> None:
+        """The same without a loop."""
         serve = ("-m", "untildone", "serve", "--port", str(self.port), "--no-local")
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable, *serve, "--database", f"sqlite:///{self.database}",
+        self.process = subprocess.Popen(
+            [sys.executable, *serve, "--database", f"sqlite:///{self.database}"],
             env=os.environ | {"HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state")},
-            stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL,
+            stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL,
         )  # fmt: skip
-        await until(self._answers)
+        deadline = time.monotonic() + _UP_WITHIN
+        while not self._answers():
+            assert time.monotonic() < deadline, "the server did not come up"
+            time.sleep(0.05)
 
     def _answers(self) -> bool:
         assert self.process is not None
-        assert self.process.returncode is None, "the server ended"
+        assert self.process.poll() is None, "the server ended"
         with suppress(OSError), urllib.request.urlopen(f"{self.url}/healthz", timeout=2) as answer:
             return bool(answer.status == 200)
         return False
 
-    async def kill(self) -> None:
-        if self.process is not None and self.process.returncode is None:
+    def kill_here(self) -> None:
+        if self.process is not None:
             self.process.kill()
-            await self.process.communicate()
+            self.process.wait()
 
     def rows(self, run_id: str) -> list[tuple[int, str, str]]:
         """(seq, type, payload) of what it keeps, as it is on the disk."""

@@ -92,7 +92,9 @@ class Room:
     def _opened(self, *, operator: bool, **options: Any) -> Page:
         if operator:
             options["storage_state"] = self.operator()
-        context = self.browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        # What moves is painted sixty times a second, here by the processor.
+        usual = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
+        context = self.browser.new_context(**{**usual, **options})
         context.set_default_timeout(PATIENCE)
         self._contexts.append(context)
         page = context.new_page()

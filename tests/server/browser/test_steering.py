@@ -118,25 +118,23 @@ def test_stop_and_pause_ask_first(steered: tuple[Page, str], stage: Stage) -> No
     assert orders(stage, run_id)[2:] == [("stop", {"after_iteration": True}), ("stop", {"after_iteration": False})]
 
 
-def test_limits_are_those_that_hold_when_the_dialog_opens(steered: tuple[Page, str], stage: Stage, room: Room) -> None:
+def test_limits_are_those_that_hold_when_the_dialog_opens(steered: tuple[Page, str], stage: Stage) -> None:
     page, run_id = steered
-    second = room.page(operator=True)
-    second.goto(f"{stage.url}/runs/{run_id}")
 
-    def change(tab: Page, was: str, runs: str) -> None:
-        tab.get_by_role("button", name="Limits").click()
-        expect(tab.locator("#limit-max_runs")).to_have_value(was)
-        tab.locator("#limit-max_runs").fill(runs)
-        tab.get_by_role("button", name="Change").click()
-        expect(tab.locator("#limits-dialog")).to_be_hidden()
-        expect(tab.locator("#answer")).to_contain_text("the new limits hold")
+    def change(was: str, runs: str) -> None:
+        page.get_by_role("button", name="Limits").click()
+        expect(page.locator("#limit-max_runs")).to_have_value(was)
+        page.locator("#limit-max_runs").fill(runs)
+        page.get_by_role("button", name="Change").click()
+        expect(page.locator("#limits-dialog")).to_be_hidden()
+        expect(page.locator("#answer")).to_contain_text("the new limits hold")
 
-    change(page, "20", "25")
-    change(page, "25", "20")
-    change(second, "20", "30")
-    stage.tell(run_id, [ev.LimitsChanged(by="dashboard", order=3, changes={"max_runs": 30})])
-    change(page, "30", "31")
-    assert [data for _, data in orders(stage, run_id)] == [{"max_runs": n} for n in (25, 20, 30, 31)]
+    change("20", "25")
+    stage.tell(run_id, [ev.LimitsChanged(by="ada", changes={"max_runs": 30})])  # by somebody else meanwhile
+    stage.tell(run_id, [ev.LimitsChanged(by="dashboard", order=1, changes={"max_runs": 25})])
+    stage.settle(run_id)
+    change("25", "31")
+    assert [data for _, data in orders(stage, run_id)] == [{"max_runs": n} for n in (25, 31)]
     # Only what was changed is sent.
     page.get_by_role("button", name="Limits").click()
     expect(page.locator("#limit-max_runs")).to_have_value("31")
@@ -145,7 +143,7 @@ def test_limits_are_those_that_hold_when_the_dialog_opens(steered: tuple[Page, s
     page.locator("#limit-max_runs").fill("")
     page.get_by_role("button", name="Change").click()
     expect(page.locator("#limits-dialog")).to_be_hidden()
-    assert orders(stage, run_id)[4:] == [("limits", {"max_runs": None, "max_cost_usd": 12.5, "max_duration": 21600.0})]
+    assert orders(stage, run_id)[2:] == [("limits", {"max_runs": None, "max_cost_usd": 12.5, "max_duration": 21600.0})]
 
 
 def test_what_cannot_be_done_is_refused_in_the_dialog(steered: tuple[Page, str], stage: Stage) -> None:
