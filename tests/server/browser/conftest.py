@@ -1,4 +1,7 @@
-"""One server and one Chromium per worker. Whatever a page complains about fails the test."""
+"""One server and one Chromium per worker. Whatever a page complains about fails the test.
+
+They end with the last test of this package: while Playwright is open, no test can run an event loop of its own.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,7 +17,7 @@ PATIENCE = 60_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """All browser tests of a worker use it, each with runs of its own."""
     made = Stage(tmp_path_factory.mktemp("stage"))
@@ -24,7 +27,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         made.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     path = shutil.which("chromium") or shutil.which("google-chrome")
     expect.set_options(timeout=PATIENCE)
@@ -34,7 +37,7 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def operator(browser: Browser, stage: Stage) -> Any:
     """What a browser keeps of an operator who logged in with a link."""
     context = browser.new_context()
@@ -107,7 +110,7 @@ class Room:
             self.complaints.append(f"{message.type}: {message.text}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _room(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Room]:
     made = Room(browser, lambda: request.getfixturevalue("operator"))
     yield made

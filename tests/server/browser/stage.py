@@ -103,6 +103,9 @@ class Stage:
             self.settle(run_id)
         return self._seqs[run_id]
 
+    def knows(self, run_id: str) -> bool:
+        return run_id in self._seqs
+
     def settle(self, run_id: str) -> None:
         """Wait until the pages of a run show all that was told of it: the server derives them a moment later."""
         until = time.monotonic() + READY
