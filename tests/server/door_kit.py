@@ -24,7 +24,7 @@ from untildone.server.projecting import Projector
 from untildone.server.running import new_loop, serve_forever
 from untildone.server.steering import Steering
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True)

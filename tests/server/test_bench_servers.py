@@ -19,6 +19,7 @@ def bench(name: str) -> Any:
     return importlib.import_module(name)
 
 
+@pytest.mark.soak
 def test_events_are_taken_several_times_as_quickly_as_by_the_plain_endpoint_and_reach_every_viewer(
     tmp_path: Path,
 ) -> None:

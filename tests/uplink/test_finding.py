@@ -88,9 +88,9 @@ def test_a_file_tells_a_secret_as_it_is_and_inside_base64(count: int) -> None:
 def cheapest(work: Callable[[], object]) -> float:
     found = []
     for _ in range(5):
-        began = time.perf_counter()
+        began = time.thread_time()
         work()
-        found.append(time.perf_counter() - began)
+        found.append(time.thread_time() - began)
     return min(found)
 
 

@@ -211,9 +211,10 @@ def test_no_secret_and_no_text_can_make_it_take_forever(unit: str) -> None:
 
 
 def _timed(masking: Masking, text: str) -> float:
-    began = time.perf_counter()
+    """Seconds of the processor: how long it takes by the clock depends on what else is running."""
+    began = time.thread_time()
     masking.text(text)
-    return time.perf_counter() - began
+    return time.thread_time() - began
 
 
 @pytest.mark.parametrize("count", [1, 6, 12, 40])
@@ -271,7 +272,7 @@ def test_where_there_is_nothing_to_hide_a_look_is_enough(masking: Masking) -> No
 
 
 def _once(work: Callable[[bytes], object], payload: bytes) -> float:
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(10):
         work(payload)
-    return time.perf_counter() - began
+    return time.thread_time() - began

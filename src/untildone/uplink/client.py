@@ -241,7 +241,11 @@ class HttpUplink:
             ours = {"User-Agent": f"untildone/{__version__}", "Accept": _JSON}
             # No proxy stands between a machine and itself.
             is_local = is_this_machine(urlsplit(self._base).hostname or "")
-            self._client = httpx2.AsyncClient(headers=ours, follow_redirects=False, trust_env=not is_local)
+            # Loading the certificates takes longer than a request. Every request goes to the same address.
+            verify = self._base.startswith("https:")
+            self._client = httpx2.AsyncClient(
+                headers=ours, verify=verify, follow_redirects=False, trust_env=not is_local
+            )
         return self._client
 
     async def _answer(self, client: "httpx2.AsyncClient", request: "httpx2.Request", cap: int) -> tuple[int, bytes]:

@@ -14,7 +14,14 @@ from server.browser.stage import Stage
 
 PATIENCE = 60_000
 """Milliseconds that a page may take on a busy machine; only a failure reaches it."""
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    # These names lead here, as their owner can make it.
+    "--host-resolver-rules=MAP *.evil.example 127.0.0.1",
+]
 
 
 @pytest.fixture(scope="package")

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page
 
+from server.browser.conftest import PATIENCE
 from server.door_kit import Served, served
 from untildone.server.archive.port import EventFilter, published_run
 from untildone.server.keys import cookie_of, hash_of
 
-PATIENCE = 20_000
 ATTACK = """<!doctype html><title>trying</title><body><script>
 const there = "http://127.0.0.1:PORT", tried = {};
 const event = JSON.stringify({event_type: "agent.started", event_data: {by: "evil"}, source: "agent"});
@@ -99,19 +99,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def browser(server: Served) -> Iterator[BrowserContext]:
-    """A browser in which every name of this sort leads here, as the owner of the name can make it."""
-    rules = "--host-resolver-rules=MAP *.evil.example 127.0.0.1"
-    with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", rules])
-        context = chromium.new_context()
-        page = context.new_page()
-        page.goto(f"http://127.0.0.1:{server.port}/login/{server.run(make_link(server))}")
-        page.get_by_role("button", name="Log in").click()
-        page.wait_for_url(f"http://127.0.0.1:{server.port}/")
-        page.close()
-        yield context
-        chromium.close()
+def visitor(browser: Browser, server: Served) -> Iterator[BrowserContext]:
+    """A browser that is logged in here."""
+    context = browser.new_context()
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{server.port}/login/{server.run(make_link(server))}")
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"http://127.0.0.1:{server.port}/")
+    page.close()
+    yield context
+    context.close()
 
 
 async def make_link(server: Served) -> str:
@@ -124,9 +122,9 @@ def is_logged_in(page: Page, server: Served) -> bool:
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "www.evil.example"])
-def test_a_page_of_somebody_else_gets_nothing_done(server: Served, browser: BrowserContext, name: str) -> None:
+def test_a_page_of_somebody_else_gets_nothing_done(server: Served, visitor: BrowserContext, name: str) -> None:
     server.run(server.archive.orders.put("victim", "for the worker alone", "user_message", now=1.0))
-    page = browser.new_page()
+    page = visitor.new_page()
     assert is_logged_in(page, server)
     with page_of_somebody_else(server.port) as port:
         # On this machine another port is the same site: cookies travel, so that only the origin tells it apart.
@@ -142,8 +140,8 @@ def test_a_page_of_somebody_else_gets_nothing_done(server: Served, browser: Brow
     page.close()
 
 
-def test_whoever_gets_the_cookie_on_another_port_cannot_steer(server: Served, browser: BrowserContext) -> None:
-    page, got = browser.new_page(), list[str]()
+def test_whoever_gets_the_cookie_on_another_port_cannot_steer(server: Served, visitor: BrowserContext) -> None:
+    page, got = visitor.new_page(), list[str]()
     assert is_logged_in(page, server)
     proof = page.evaluate("localStorage.getItem('untildone-proof')")
     with page_of_somebody_else(server.port, STEALING, got) as port:
@@ -176,16 +174,16 @@ def test_whoever_gets_the_cookie_on_another_port_cannot_steer(server: Served, br
     page.close()
 
 
-def test_a_name_that_is_pointed_here_leads_nowhere(server: Served, browser: BrowserContext) -> None:
-    page = browser.new_page()
+def test_a_name_that_is_pointed_here_leads_nowhere(server: Served, visitor: BrowserContext) -> None:
+    page = visitor.new_page()
     answer = page.goto(f"http://rebound.evil.example:{server.port}/api/v1/runs")
     assert answer is not None
     assert answer.status == 421
     page.close()
 
 
-def test_the_dashboard_breaks_no_rule_of_its_own_policy(server: Served, browser: BrowserContext) -> None:
-    page = browser.new_page()
+def test_the_dashboard_breaks_no_rule_of_its_own_policy(server: Served, visitor: BrowserContext) -> None:
+    page = visitor.new_page()
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
     assert is_logged_in(page, server)
