@@ -45,8 +45,9 @@ def test_lanes(method: str, path: str, lane: limits.Lane) -> None:
     assert lane_of(method, path) is lane
 
 
-def test_buckets_fill_up_again() -> None:
-    now = [100.0]
+@pytest.mark.parametrize("began", [100.0, 0.25], ids=["long up", "just started"])
+def test_buckets_fill_up_again(began: float) -> None:
+    now = [began]
     buckets = Buckets(2.0, 4.0, ticks=lambda: now[0])
     assert [buckets.take("a") for _ in range(4)] == [0, 0, 0, 0]
     assert buckets.take("a") == pytest.approx(0.5)

@@ -83,7 +83,8 @@ class Buckets:
     def take(self, who: str) -> float:
         """Take one out: 0 when there was one, else seconds until there is."""
         now = self._ticks()
-        start = max(self._empty_at.get(who, 0.0), now - self._burst / self._rate)
+        full = now - self._burst / self._rate  # may be below zero: the machine started a moment ago
+        start = max(self._empty_at.get(who, full), full)
         if start + 1 / self._rate > now:
             return start + 1 / self._rate - now
         if len(self._empty_at) >= _MOST_BUCKETS and who not in self._empty_at:
