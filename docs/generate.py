@@ -20,7 +20,7 @@ import untildone
 from untildone.cli import serving
 from untildone.cli.documentation import field_docs, meaning
 from untildone.cli.looping import loop
-from untildone.core import events, faults, guard_rules, guard_settings, secrets, trace, worker_table
+from untildone.core import events, faults, judges, secrets, trace, worker_table
 from untildone.core.decide import STOP_RULES
 from untildone.core.settings import GROUPS, PROFILES, SETTINGS, Setting, as_typed
 from untildone.core.settings_delivery import OLDER_FLAGS
@@ -161,20 +161,8 @@ def signs_table() -> str:
 
 def guarded_table() -> str:
     """Which files judge a run, in the order in which they are recognised."""
-    rows = ((rule.judge, rule.what, code(rule.globs)) for rule in guard_rules.RULES)
+    rows = ((rule.judge, rule.what, code(rule.globs)) for rule in judges.RULES)
     return table(["kind", "what", "files"], rows)
-
-
-def weaker_table() -> str:
-    """What makes a setting weaker."""
-    said = {
-        "lower": "a number is lowered, or gone", "higher": "a number is raised, or gone", "off": "it is switched off",
-        "on": "it is switched on", "longer": "a list grows",
-        "command": "it is not run as it was: only harmless flags and further commands may be new",
-        "options": "words of it are gone, or flags and paths that leave something out are new",
-        "fewer": "words of it are gone", "any": "it changes",
-    }  # fmt: skip
-    return table(["setting", "blocks when"], ((rule.words, said[rule.weaker]) for rule in guard_settings.RULES))
 
 
 def secrets_table() -> str:
@@ -348,7 +336,6 @@ PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "stop rules": ("stopping.md", rules_table),
     "faults": ("faults.md", faults_table),
     "guarded files": ("guard.md", guarded_table),
-    "weaker settings": ("guard.md", weaker_table),
     "secrets": ("guard.md", secrets_table),
     "evidence": ("faults.md", signs_table),
     "plugin commands": ("plugin.md", plugin_commands_table),

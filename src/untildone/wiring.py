@@ -306,7 +306,8 @@ def _machine(spec: RunSpec, around: Surroundings) -> Machine:
 
 def _reviewer(spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, policy: Policy) -> Agent | None:
     """An agent of its own for reviews: it shares neither process nor rights with the one that works."""
-    if spec.review.when == "never":
+    has_judges = bool(spec.contract.checks) and spec.contract.guard != "off"
+    if spec.review.when == "never" and not (spec.review.disputes and has_judges):
         return None
     if around.reviewer is not None:
         return around.reviewer

@@ -57,13 +57,15 @@ def baseline_lines(baseline: ev.BaselineTaken | None) -> list[str]:
     return ["", f"Before any work was done, {', '.join(red)} failed: that was not this run's doing."]
 
 
-def guard_section(state: LoopState, findings: Sequence[Finding]) -> list[str]:
+def guard_section(state: LoopState, last: ev.IterationValidation | None) -> list[str]:
     """Always told: what became of the files that judge the work."""
+    findings = state.findings
     contract = state.spec.contract
     allowed = (*contract.waive, *state.waived)
     lines = ["## Tests, CI and other guarded files", ""]
     if contract.guard == "off":
-        lines += ["**The guard was off**: nobody looked for deleted tests, skips or lowered thresholds.", ""]
+        lines += ["**The guard was off**: changed tests and settings were not questioned.", ""]
+    lines += _dispute_lines(state, last)
     blocking = [finding for finding in findings if finding.blocking]
     let_pass = [finding for finding in findings if not finding.blocking and matches(finding.path, allowed)]
     told = [finding for finding in findings if not finding.blocking and finding not in let_pass]
@@ -75,6 +77,24 @@ def guard_section(state: LoopState, findings: Sequence[Finding]) -> list[str]:
     if allowed:
         lines += [f"Allowed to change: {', '.join(span(pattern, 80) for pattern in allowed[:_ITEMS])}.", ""]
     return lines[:-1]
+
+
+def _dispute_lines(state: LoopState, last: ev.IterationValidation | None) -> list[str]:
+    """What the tests and settings of the base say to the new code."""
+    if last is None or not (last.judges or last.disputed):
+        return []
+    named = ", ".join(span(path, 80) for path in last.judges[:_ITEMS])
+    files = f"Changed since the run began: {named}." if named else ""
+    if not last.disputed:
+        return [f"The checks also pass with the base's tests and settings on the new code. {files}".strip(), ""]
+    agreed = set(last.disputed) <= set(state.accepted)
+    title = (
+        f"**Not verified, but accepted by {span(state.accepted_by)}**: this held in the base and does not hold now:"
+        if agreed
+        else "**Disputed**: the checks pass, but this held in the base and does not hold on the new code:"
+    )
+    items = [f"- {span(said, 200)}" for said in last.disputed[:_ITEMS]]
+    return [title, "", *items, "", *([files, ""] if files else [])]
 
 
 def _findings(title: str, findings: Sequence[Finding]) -> list[str]:

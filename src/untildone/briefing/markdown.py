@@ -52,7 +52,7 @@ def render(
         _head(view, state, found, zone),
         _done(rows, found, in_session=state.spec.in_session),
         _evidence(view, state, found, zone, claimed=any(row.claim for row in rows)),
-        guard_section(state, state.findings),
+        guard_section(state, found.validations[-1][1] if found.validations else None),
         review_section(found.reviews),
         landing_section(state, found.landings),
         _not_done(view, state, found),

@@ -43,6 +43,7 @@ COMMANDS = {
         "skip-wait": ("steering", "Do not wait for a limit any longer: try now."),
         "limits": ("steering", "Show or change the limits of a run, also while it works."),
         "reset": ("steering", "Close the breaker; clear streaks or the session."),
+        "accept": ("delivering", "Accept the tests that a run changed, where they are disputed."),
         "waive": ("delivering", "Let guarded files of a run change."),
     },
     "Deliver": {

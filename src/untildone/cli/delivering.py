@@ -21,7 +21,15 @@ from untildone.core.changed import settings_changed
 from untildone.core.dataclass import dataclass
 from untildone.core.decide import Land, Verify, decide
 from untildone.core.delivery import has_arrived
-from untildone.core.events import ContinuousResumed, Event, Record, Rewound, SettingsChanged, WaiverGiven
+from untildone.core.events import (
+    ContinuousResumed,
+    DisputeAccepted,
+    Event,
+    Record,
+    Rewound,
+    SettingsChanged,
+    WaiverGiven,
+)
 from untildone.core.figures import count, short_commit
 from untildone.core.findings import Finding, matches
 from untildone.core.fold import fold
@@ -105,6 +113,46 @@ async def _waive(run: str, store: Path, folder: Path, patterns: Sequence[str]) -
             raise UsageError(f"{row.name} is done, nothing of this would reach it: start a new run with --waive")
         await log.append(row.run_id, [WaiverGiven(by=BY, patterns=tuple(patterns))])
         return row, state, (await load_state(log, row.run_id)).claim_due
+
+
+# --- accept --------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("run")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@place_options
+@operator_only
+def accept(run: str, store: str | None, cwd: str | None, *, as_json: bool) -> None:
+    """Accept the tests and settings that a run changed, although the old ones do not hold on the new code.
+
+    `untildone status RUN` and `untildone brief RUN` list what is disputed. The work then counts as done with the
+    change, without another iteration, and every report says that it was accepted and not verified.
+
+    \b
+      untildone accept importer
+      untildone resume importer
+    """  # noqa: D301 -- click wants the character itself
+    row, disputed = asyncio.run(_accept(run, store_of(store), folder_of(cwd)))
+    if as_json:
+        click.echo(json.dumps({"run_id": row.run_id, "name": row.name, "accepted": disputed}))
+        return
+    for said in disputed:
+        click.echo(f"accepted   {one_line(said, 200)}")
+    if not row.alive:
+        click.echo(f"go on with `untildone resume {row.name}`, which looks again without another iteration")
+
+
+async def _accept(run: str, store: Path, folder: Path) -> tuple[RunRow, list[str]]:
+    """The run, and what was in dispute."""
+    async with opened(store) as log:
+        row = await find_run(log, run, folder)
+        state = await load_state(log, row.run_id)
+        wiring.refuse_in_session(state)
+        if not state.disputed:
+            raise UsageError(f"nothing of {row.name} is disputed: `untildone status {row.name}` shows where it stands")
+        await log.append(row.run_id, [DisputeAccepted(by=BY, disputed=state.disputed)])
+        return row, list(state.disputed)
 
 
 def _told(finding: Finding) -> str:

@@ -42,6 +42,9 @@ _ADVICE: Mapping[Reason, str] = {
     "`untildone resume {name} --setup 'CMD'`, or what it borrows: `--share FOLDER` (weaker: `--check-in tree`).",
     Reason.REVIEW_STALEMATE: 'Decide between the two with `untildone message {name} "..."`, '
     "then `untildone resume {name}` (`--review never` goes on without a reviewer).",
+    Reason.ACCEPTED: "Review the commits, the changed tests above all; `untildone brief {name}` lists them.",
+    Reason.DISPUTED: "If the change of the tests is right, `untildone accept {name}`, then `untildone resume {name}` "
+    '(no further iteration). If not, say so with `untildone message {name} "..."` and resume.',
     Reason.LANDING_FAILED: "The work is kept. Mend what is in the way, then `untildone land {name}`.",
     Reason.HOOK_FAILED: "Mend the command that failed, then `untildone resume {name}`.",
     Reason.SURROUNDINGS: "Your work is kept. Mend what failed, then `untildone resume {name}`.",

@@ -102,6 +102,11 @@ class StopRule:
     """Lets the session that was cut off say its last word first."""
 
 
+_COUNTED = frozenset({Reason.MAX_RUNS, Reason.MAX_ITERATIONS})
+"""Limits on how often work is done. Looking at what the last time brought is none."""
+_NAMED = 3
+
+
 def _will_not_wait(state: LoopState, now: float) -> bool:
     wait = state.wait
     if wait is None or wait.cause != USAGE_LIMIT.name or wait.until <= now:
@@ -121,13 +126,23 @@ def _outage_lasts(state: LoopState, _: float) -> bool:
     return state.wait.since - state.outage_since >= state.policy.outage_budget
 
 
+def _stays_disputed(state: LoopState, now: float) -> bool:
+    """The agent had its chance, and there is no reviewer who could settle it: refused, off, or not to be paid."""
+    if state.dispute_rounds <= 1:
+        return False
+    is_spent = any(is_reached(limit, state, now) for limit in LIMITS if limit.reason not in _COUNTED)
+    return state.dispute_refused or not state.dispute_under_review or is_spent
+
+
 # First match wins: a human before success, success before trouble, trouble before limits.
 STOP_RULES: tuple[StopRule, ...] = (
     StopRule(Reason.SHUTDOWN_SIGNAL, lambda s, _: s.stop is not None and s.stop.signal is not None, before_checks=True),
     StopRule(Reason.TAKEN_OVER, lambda s, _: s.stop is not None and s.stop.by == TAKEN_BY, before_checks=True),
     StopRule(Reason.STOP_REQUESTED, lambda s, _: s.stop is not None, before_checks=True),
     StopRule(Reason.VALIDATION_PASSED, lambda s, _: done_for(s) is Reason.VALIDATION_PASSED),
+    StopRule(Reason.ACCEPTED, lambda s, _: done_for(s) is Reason.ACCEPTED),
     StopRule(Reason.COMPLETION_SIGNAL, lambda s, _: done_for(s) is Reason.COMPLETION_SIGNAL),
+    StopRule(Reason.DISPUTED, _stays_disputed),
     StopRule(Reason.CLEAN_ROOM, lambda s, _: s.fatal == CLEAN_ROOM),
     StopRule(Reason.LANDING_FAILED, lambda s, _: bool(s.arrival.trouble)),
     StopRule(Reason.REVIEW_STALEMATE, lambda s, _: s.review_rounds >= s.spec.review.rounds),
@@ -143,10 +158,6 @@ STOP_RULES: tuple[StopRule, ...] = (
     StopRule(Reason.CIRCUIT_OPEN, _breaker_stops),
     *(StopRule(limit.reason, partial(is_reached, limit), after_handoff=True) for limit in LIMITS),
 )
-
-
-_COUNTED = frozenset({Reason.MAX_RUNS, Reason.MAX_ITERATIONS})
-"""Limits on how often work is done. Looking at what the last time brought is none."""
 
 
 def decide(state: LoopState, now: float) -> Decision:
@@ -267,6 +278,7 @@ _DETAILS: dict[Reason, Callable[[LoopState], str]] = {
     Reason.CLEAN_ROOM: lambda s: s.fatal_detail,
     Reason.LANDING_FAILED: lambda s: s.arrival.trouble,
     Reason.REVIEW_STALEMATE: lambda s: s.feedback.strip().partition("\n")[0],
+    Reason.DISPUTED: lambda s: "; ".join(s.disputed[:_NAMED]) + (" ..." if len(s.disputed) > _NAMED else ""),
     Reason.STOP_REQUESTED: lambda s: f"by {s.stop.by}" if s.stop else "",
     Reason.SHUTDOWN_SIGNAL: lambda s: f"by {s.stop.by}" if s.stop else "",
 }

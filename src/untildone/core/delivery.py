@@ -21,8 +21,8 @@ def needs_witness(state: LoopState) -> bool:
 
 def is_proven(state: LoopState) -> Reason | None:
     """The reason to call the goal reached, if there is one: checks that passed, or claims where there are none."""
-    if state.verified:
-        return Reason.VALIDATION_PASSED
+    if state.verified or state.settled:
+        return Reason.VALIDATION_PASSED if state.verified else Reason.ACCEPTED
     contract = state.spec.contract
     if contract.checks or contract.fail_to_pass or state.commit_trouble:
         return None
@@ -41,6 +41,8 @@ def owes_review(state: LoopState) -> bool:
 
     However often the work is reviewed, none is done or lands against the last word of a reviewer.
     """
+    if state.dispute_under_review:
+        return state.review_due
     if state.spec.review.when == "never" or not state.attempts:
         return False
     is_final = is_proven(state) is not None or (state.land_due and _is_checked(state) and not has_arrived(state))

@@ -41,6 +41,7 @@ from untildone.core.session_events import GoalChanged as GoalChanged
 from untildone.core.session_events import NotesFolded as NotesFolded
 from untildone.core.session_events import QuestionAsked as QuestionAsked
 from untildone.core.witness_events import BaselineTaken as BaselineTaken
+from untildone.core.witness_events import DisputeAccepted as DisputeAccepted
 from untildone.core.witness_events import IterationValidation as IterationValidation
 from untildone.core.witness_events import WaiverGiven as WaiverGiven
 from untildone.core.witness_events import WitnessAtWork as WitnessAtWork

@@ -3,41 +3,22 @@
 from collections.abc import Mapping, Sequence
 
 from untildone.core.contract import FAIL_TO_PASS
-from untildone.core.dataclass import dataclass
 from untildone.core.failing_tests import Failing, failing_tests
 from untildone.core.findings import FileChange
-from untildone.core.guard_languages import reader_for
-from untildone.core.guard_rules import judge_of
-from untildone.core.guard_units import read_source
+from untildone.core.judges import judge_of
 from untildone.core.outcome import CheckResult
 
 _NAMED = 5
 _ADVICE = "say with --fail-to-pass-check CMD how only the new tests are run, such as 'pytest tests/test_new.py'"
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The tests of a file that a run added or edited."""
-
-    new: frozenset[str]
-    edited: frozenset[str]
-    added: bool
-    """The file itself is new."""
-
-
-def changed_tests(changes: Sequence[FileChange]) -> dict[str, Changed]:
-    """Files with tests that are new or not what they were."""
-    found: dict[str, Changed] = {}
+def changed_tests(changes: Sequence[FileChange]) -> dict[str, bool]:
+    """Files of tests that a run added (True) or edited (False)."""
+    found: dict[str, bool] = {}
     for change in changes:
-        judged, reader = judge_of(change.path), reader_for(change.path)
-        if reader is None or judged is None or judged.judge not in {"test", "inline tests"}:
-            continue
-        before, after = read_source(change.before, reader).units, read_source(change.after, reader).units
-        old = {(unit.name, unit.body) for unit in before}
-        names = {unit.name for unit in after if (unit.name, unit.body) not in old}
-        had = {unit.name for unit in before}
-        if names:
-            found[change.path] = Changed(frozenset(names - had), frozenset(names & had), change.status == "added")
+        judged = judge_of(change.path)
+        if judged is not None and judged.by_name and judged.judge == "test" and change.status != "deleted":
+            found[change.path] = change.status == "added"
     return found
 
 
@@ -50,7 +31,7 @@ def verdict(wrong: str, *, tests: Sequence[str] = ()) -> CheckResult:
 def not_shown(
     with_tests: Sequence[CheckResult],
     without: Sequence[CheckResult],
-    tests: Mapping[str, Changed],
+    tests: Mapping[str, bool],
     baseline: Mapping[str, bool],
 ) -> str:
     """Why new tests are not shown to fail on the old code; "" when they are.
@@ -69,7 +50,7 @@ def not_shown(
     if not failed or not tests:
         names = ", ".join(f"`{result.name}`" for result in red)
         return f"it cannot be told whether new tests fail on the old code: {names} was red before the run; {_ADVICE}"
-    idle = [path for path, changed in tests.items() if not any(_shows(f, path, changed, before) for f in failed)]
+    idle = [path for path, added in tests.items() if not any(_shows(f, path, added, before) for f in failed)]
     if not idle:
         return ""
     return (
@@ -78,12 +59,8 @@ def not_shown(
     )
 
 
-def _shows(failing: Failing, path: str, changed: Changed, before: frozenset[Failing]) -> bool:
-    if not failing.is_in(path):
-        return False
-    if not failing.name:
-        return changed.added or failing not in before
-    return failing.name in changed.edited or (failing.name in changed.new and failing not in before)
+def _shows(failing: Failing, path: str, added: bool, before: frozenset[Failing]) -> bool:
+    return failing.is_in(path) and (added or failing not in before)
 
 
 def _some(paths: Sequence[str]) -> str:

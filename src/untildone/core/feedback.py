@@ -43,6 +43,22 @@ def guard_feedback(blocking: Sequence[Finding]) -> str:
     return "\n".join([head, *lines, *more]) + "\n"
 
 
+def dispute_feedback(disputed: Sequence[str], judges: Sequence[str]) -> str:
+    """What the base's judges say to the new code; empty where they agree."""
+    if not disputed:
+        return ""
+    listed = "\n".join(f"- {one_line(said, PLACE_CHARS)}" for said in disputed[:FINDINGS])
+    named = ", ".join(one_line(path, LINE_CHARS) for path in judges[:FINDINGS])
+    files = f"\nFiles that judge the work and were changed since the run began: {named}" if named else ""
+    return (
+        "The checks pass on your commit, but this does not hold with the tests, settings and scripts as they were when "
+        f"the run began:\n{listed}{files}\n"
+        "If the goal does not ask for this, put those files back and make the code right. If it does, leave them and "
+        "give the reason in your report: if the same is still in dispute after your next claim, a reviewer or a human "
+        "decides.\n"
+    )
+
+
 def _said(finding: Finding) -> str:
     return f" ({one_line(finding.text.strip(), LINE_CHARS)})" if finding.text.strip() else ""
 

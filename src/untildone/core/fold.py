@@ -19,6 +19,7 @@ from untildone.core.limits import has_reserve
 from untildone.core.questions import with_asked
 from untildone.core.spending import book, filed, spend, with_estimate
 from untildone.core.state import LoopState, OpenIteration, Retry, Spend, Wait
+from untildone.core.stopping import Reason
 
 Handler = Callable[[LoopState, Any, float], LoopState]
 
@@ -72,6 +73,9 @@ def _resumed(state: LoopState, _: ev.ContinuousResumed, at: float) -> LoopState:
         fatal=None, fatal_detail="", blocked=None, failures_in_a_row=0, denials_in_a_row=0, outage_since=None,
         limited_since=None, backoffs=0, breaker=breaker.rest(state.breaker, state.policy, at), review_rounds=0,
         arrival=replace(state.arrival, trouble="", fixes=0), resting=False,
+        # Whoever resumes without a word on the dispute lets the agent try once more.
+        dispute_rounds=1 if state.stop_reason == Reason.DISPUTED else state.dispute_rounds,
+        dispute_refused=state.dispute_refused and state.stop_reason != Reason.DISPUTED,
     )  # fmt: skip
 
 
@@ -183,6 +187,7 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         last_denials=event.evidence.denials,
         claim_due=done and needs_witness(claimed),
         verified=False,
+        settled=(),
         guarded=False,
         approved=state.approved and not event.evidence.changed,
         review_due=state.spec.review.when == "iteration" and event.evidence.changed,
@@ -363,6 +368,7 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.IterationValidation: proven.validation,
     ev.BaselineTaken: proven.baseline,
     ev.WaiverGiven: proven.waiver,
+    ev.DisputeAccepted: proven.accepted,
     ev.TasksRead: _tasks,
     ev.LandingPrepared: landed.prepared,
     ev.LandingCommitted: landed.committed,

@@ -81,7 +81,7 @@ def rejected(state: LoopState, event: ev.LandingRejected, _: float) -> LoopState
     arrival = replace(state.arrival, commit=None, fixes=state.arrival.fixes + 1, seen=event.seen or state.arrival.seen)
     arrival = replace(arrival, rejected=event.said or for_people(event.cause, event.detail), held_up="")
     return replace(
-        state, verified=False, land_due=False, streak=0, streak_form="none", feedback=event.detail,
+        state, verified=False, settled=(), land_due=False, streak=0, streak_form="none", feedback=event.detail,
         feedback_from="landing", arrival=arrival,
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ def reverted(state: LoopState, event: ev.LandingReverted, _: float) -> LoopState
     arrival = replace(state.arrival, landed=None, merged=None, commit=None, fixes=state.arrival.fixes + 1)
     arrival = replace(arrival, rejected=for_people("checks", event.reason))
     return replace(
-        state, verified=False, land_due=False, streak=0, streak_form="none", feedback=event.reason,
+        state, verified=False, settled=(), land_due=False, streak=0, streak_form="none", feedback=event.reason,
         feedback_from="landing", arrival=arrival,
     )  # fmt: skip
 
@@ -116,8 +116,10 @@ def rewound(state: LoopState, event: ev.Rewound, _: float) -> LoopState:
     is_start = event.iteration_num == 0 or head == state.arrival.start
     return replace(
         state, last_commit=None if is_start else head, examined=None, verified_commit=None, claim_due=False,
-        verified=False, guarded=False, approved=False, review_due=False, land_due=False, streak=0, streak_form="none",
+        verified=False, settled=(), guarded=False, approved=False, review_due=False, land_due=False, streak=0,
+        streak_form="none",
         feedback="", checks_said="", refused_streak=(0, "none"), findings=(), red=(), half_done=None, unsettled=None,
+        disputed=(), dispute_rounds=0, dispute_refused=False, dispute_under_review=False,
         retry=None, last_session=None, blocked=None, commit_trouble="",
         arrival=replace(state.arrival, commit=None, because=""),
     )  # fmt: skip

@@ -50,8 +50,11 @@ def validation_line(event: ev.IterationValidation, _: float) -> str:
     said = [f"{shown_check(check)} ({_how(check)})" for check in event.checks if not check.passed]
     said += [one_line(f"{f.place}: {f.kind.replace('_', ' ')}", _NAME) for f in blocked[:_NAMED]]
     said += [f"and {len(blocked) - _NAMED} more"] if len(blocked) > _NAMED else []
+    is_green = all(check.passed for check in event.checks)
+    said += [one_line(line, _DETAIL) for line in event.disputed[:_NAMED]] if is_green else []
+    said += [f"and {len(event.disputed) - _NAMED} more"] if is_green and len(event.disputed) > _NAMED else []
     said = said or [one_line(error, _NAME) for error in event.errors] or ["no check could be run"]
-    what = "guard" if blocked and all(check.passed for check in event.checks) else "checks failed"
+    what = ("guard" if blocked else "disputed") if is_green and (blocked or event.disputed) else "checks failed"
     return one_line(f"{what}{at}: {'; '.join(said)}", 3 * _DETAIL)
 
 
@@ -63,7 +66,9 @@ def _how(check: CheckResult) -> str:
 
 def _reported(event: ev.IterationValidation) -> str:
     told = [finding for finding in event.findings if not finding.blocking]
-    return f"; guarded files changed: {len(told)}" if told else ""
+    both = "; passed with the base's tests and settings too" if event.base_checks and not event.disputed else ""
+    agreed = f"; {count(len(event.disputed), 'dispute')} accepted" if event.disputed else ""
+    return (f"; guarded files changed: {len(told)}" if told else "") + both + agreed
 
 
 def _baseline(event: ev.BaselineTaken, _: float) -> str:
@@ -73,6 +78,11 @@ def _baseline(event: ev.BaselineTaken, _: float) -> str:
     passed = sum(check.passed for check in event.checks)
     said = f"before any work: {count(passed, 'check')} passed, {len(red)} failed{room_note(event.room)}"
     return one_line(said + (f": {'; '.join(red)}" if red else ""), 2 * _DETAIL)
+
+
+def _accepted(event: ev.DisputeAccepted, _: float) -> str:
+    named = f": {'; '.join(event.disputed[:_NAMED])}" if event.disputed else ""
+    return one_line(f"{event.by} accepts the changed tests{named}", 2 * _DETAIL)
 
 
 def _waived(event: ev.WaiverGiven, _: float) -> str:
@@ -165,6 +175,7 @@ def _commit(commit: str) -> str:
 DELIVERY_LINERS: Mapping[type[ev.Event], Liner] = {
     ev.BaselineTaken: _baseline,
     ev.IterationValidation: validation_line,
+    ev.DisputeAccepted: _accepted,
     ev.WaiverGiven: _waived,
     ev.LandingPrepared: _prepared,
     ev.LandingSnapshot: _snapshot,

@@ -25,6 +25,8 @@ def obstacles(state: LoopState) -> list[str]:
     said = []
     if found := blocking(state):
         said.append(guard_text(found))
+    if state.disputed:
+        said.append(dispute_text(state.disputed))
     if state.commit_trouble:
         said.append(f"the work is not committed: {one_line(_bare(state.commit_trouble), _SAID)}")
     if state.feedback and state.feedback_from != "checks":
@@ -50,6 +52,13 @@ def guard_text(findings: Sequence[Finding]) -> str:
     return "; ".join(parts)
 
 
+def dispute_text(disputed: Sequence[str]) -> str:
+    """What held in the base and does not hold now, in a few words."""
+    named = "; ".join(one_line(said, _PATH) for said in disputed[:_NAMED])
+    more = f" and {len(disputed) - _NAMED} more" if len(disputed) > _NAMED else ""
+    return f"disputed: the checks pass, but not with the tests and settings of the base: {named}{more}"
+
+
 def way_out(state: LoopState, name: str) -> str:
     """What helps against what is in the way, with the commands to type; empty where more work is all that can help."""
     if state.claim_due:
@@ -59,6 +68,8 @@ def way_out(state: LoopState, name: str) -> str:
         more = " ..." if len(paths) > _NAMED else ""
         waive = f"untildone waive {name} {' '.join(list(paths)[:_NAMED])}{more}"
         return f"If you agree with the change, `{waive}`, then `untildone resume {name}`."
+    if state.disputed:
+        return f"If the change is right, `untildone accept {name}`, then `untildone resume {name}`."
     if state.commit_trouble:
         return (
             "Mend what keeps the work from being committed, or commit it yourself "

@@ -210,6 +210,8 @@ class Review:
     """The reviewer's agent, as in `--agent`."""
     rounds: int = 3
     """Stop when this many reviews in a row ask for changes: the two do not agree."""
+    disputes: bool = True
+    """Let a reviewer settle a dispute that the agent did not: whether a changed test was right to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -239,13 +239,14 @@ def _guarded(state: LoopState) -> str:
     if contract.guard == "off":
         return ""
     more = "".join(f", `{pattern}`" for pattern in contract.guard_files[:_FEW])
-    files = f"Tests, CI files and the settings of tests, coverage and linters{more} are guarded"
+    files = f"Tests, what they read, CI files, the settings of tests and linters, and the scripts of checks{more}"
     if contract.guard == "strict":
-        said = f"{files}: with any change of them nothing counts as done."
+        said = f"{files} are guarded: with any change of them nothing counts as done."
     else:
         said = (
-            f"{files}: if a test is deleted, skipped or emptied, a threshold lowered or CI changed, nothing counts as "
-            "done. New and better tests are welcome."
+            f"{files} judge your work. The loop also runs the checks on your code with these files as they were when "
+            "the run began. New and better tests are welcome; code that fails the old ones is questioned, and a "
+            "reviewer or a human decides. Change them only where the goal asks for it."
         )
     waived = dict.fromkeys((*contract.waive, *state.waived))
     allowed = f" Allowed to change all the same: {', '.join(f'`{one}`' for one in waived)}." if waived else ""

@@ -5,11 +5,14 @@ from typing import Literal
 
 from untildone.core import breaker
 from untildone.core import events as ev
+from untildone.core.base_judges import is_smaller
 from untildone.core.delivery import CLEAN_ROOM
 from untildone.core.findings import waived as is_waived
 from untildone.core.state import LoopState
 
 _VERDICTS_KEPT = 200
+REVIEWER = "a reviewer"
+"""Who settled a dispute, when it was no human."""
 
 
 def baseline(state: LoopState, event: ev.BaselineTaken, _: float) -> LoopState:
@@ -31,6 +34,7 @@ def validation(state: LoopState, event: ev.IterationValidation, at: float) -> Lo
     red = _red(event.checks)
     said: Literal["passed", "failed", ""] = "failed" if red else "passed" if event.checks else ""
     state = replace(_remember(state, event.commit, event.checks), findings=event.findings, red=red, checks_said=said)
+    state = _disputed(state, event)
     claimed = state.claim_due or not state.land_due
     if event.passed:
         newest = _newest(state, event)
@@ -38,7 +42,8 @@ def validation(state: LoopState, event: ev.IterationValidation, at: float) -> Lo
         return replace(
             state,
             claim_due=False,
-            verified=claimed and proven,
+            verified=claimed and proven and not event.disputed,
+            settled=event.disputed if claimed and proven else (),
             guarded=True,
             examined=event.commit,
             verified_commit=event.commit if proven else state.verified_commit,
@@ -49,16 +54,47 @@ def validation(state: LoopState, event: ev.IterationValidation, at: float) -> Lo
         )
     # What is known not to hold needs no reviewer, and two kinds of feedback would drown each other.
     state = replace(
-        state, claim_due=False, verified=False, guarded=False, land_due=False, review_due=False,
+        state, claim_due=False, verified=False, settled=(), guarded=False, land_due=False, review_due=False,
         feedback=event.feedback, feedback_from="checks",
     )  # fmt: skip
     if not claimed:
         return state
+    if event.disputed and state.dispute_rounds > 1 and not any(finding.blocking for finding in event.findings):
+        state = replace(state, dispute_under_review=state.spec.review.disputes, review_due=state.spec.review.disputes)
     if state.spec.in_session:
         return replace(state, streak=0, streak_form="none")
     return replace(
         state, streak=0, streak_form="none", refused_streak=(state.streak, state.streak_form),
         breaker=breaker.claim_refused(state.breaker, state.policy, at),
+    )  # fmt: skip
+
+
+def _disputed(state: LoopState, event: ev.IterationValidation) -> LoopState:
+    """What the base's judges say now; a dispute that did not become smaller is the same one again."""
+    open_ones = tuple(said for said in event.disputed if said not in state.accepted)
+    again = bool(open_ones) and bool(state.disputed) and not is_smaller(open_ones, state.disputed)
+    rounds = (state.dispute_rounds + 1 if again else 1) if open_ones else 0
+    return replace(
+        state, disputed=open_ones, dispute_rounds=rounds, dispute_refused=state.dispute_refused and again,
+        dispute_under_review=False,
+    )  # fmt: skip
+
+
+def accepted(state: LoopState, event: ev.DisputeAccepted, _: float) -> LoopState:
+    """A human settles the dispute; the claim is looked at again as it was made, without another iteration."""
+    return _settled(state, tuple(event.disputed) or state.disputed, event.by)
+
+
+def _settled(state: LoopState, disputed: tuple[str, ...], by: str) -> LoopState:
+    streak, form = state.refused_streak
+    known = (*state.accepted, *(said for said in disputed if said not in state.accepted))
+    due = streak > 0 and bool(state.disputed) and set(state.disputed) <= set(known)
+    state = replace(state, accepted=known, accepted_by=by, dispute_refused=False)
+    if not due:
+        return state
+    return replace(
+        state, disputed=(), dispute_rounds=0, claim_due=True, feedback="", streak=streak, streak_form=form,
+        dispute_under_review=False, review_due=False,
     )  # fmt: skip
 
 
@@ -83,8 +119,9 @@ def waiver(state: LoopState, event: ev.WaiverGiven, _: float) -> LoopState:
     was_blocked = any(finding.blocking for finding in state.findings)
     waived = (*state.waived, *(p for p in event.patterns if p not in state.waived))
     state = replace(state, waived=waived, findings=findings)
-    if not was_blocked or any(finding.blocking for finding in findings) or not _only_guarded(state):
+    if not (was_blocked or state.disputed) or any(f.blocking for f in findings) or not _only_guarded(state):
         return state
+    state = replace(state, disputed=(), dispute_rounds=0, dispute_refused=False, dispute_under_review=False)
     streak, form = state.refused_streak
     return replace(state, claim_due=streak > 0, feedback="", streak=streak, streak_form=form)
 
@@ -99,6 +136,11 @@ def _only_guarded(state: LoopState) -> bool:
 def reviewed(state: LoopState, event: ev.IterationCompleted) -> LoopState:
     """A reviewer has looked: approved, or the findings go to the next iteration."""
     verdict = event.verdict
+    if state.dispute_under_review:
+        state = replace(state, dispute_under_review=False, review_due=False)
+        if verdict is not None and verdict.approved:
+            return _settled(state, state.disputed, REVIEWER)
+        return replace(state, dispute_refused=True, review_findings=verdict.findings if verdict else "")
     if verdict is not None and verdict.approved:
         return replace(state, review_due=False, approved=True, review_rounds=0, review_findings="")
     findings = verdict.findings if verdict else ""
@@ -107,6 +149,7 @@ def reviewed(state: LoopState, event: ev.IterationCompleted) -> LoopState:
         review_due=False,
         approved=False,
         verified=False,
+        settled=(),
         land_due=False,
         streak=0,
         streak_form="none",

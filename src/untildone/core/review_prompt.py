@@ -64,6 +64,8 @@ def review_rules() -> str:
 
 def build_review(state: LoopState, order: Iterate, work: Work) -> Prompt:
     """The prompt of a review, or of another try of one."""
+    if state.dispute_under_review:
+        return _build_settlement(state, order, work)
     sections = [
         _interrupted(state) if order.session is not None else "",
         f"Iteration {order.number} of an autonomous run has ended. Review the work of the whole run so far.",
@@ -73,6 +75,32 @@ def build_review(state: LoopState, order: Iterate, work: Work) -> Prompt:
         _section("WHAT THE AGENT SAYS OF IT", _account(state)),
         _section("WHAT THE LAST REVIEW ASKED FOR", _asked_before(state)),
         _section("WHAT TO LOOK FOR", state.spec.review.prompt or _LOOK_FOR),
+        _section("HOW TO ANSWER", _ANSWER.format(approve="APPROVE", changes="CHANGES")),
+    ]
+    return Prompt("\n\n".join(section for section in sections if section))
+
+
+_SETTLE = """\
+The checks pass on the work as it is. They do not pass on the same code with the tests, settings and scripts as they
+were when the run began. Judge one thing only: does the goal itself ask for what is listed above to change?
+- Approve if each listed point follows from the goal: a test of behaviour that the goal changes or removes, a setting
+  that the goal names. The changed tests must still look at what matters.
+- Do not approve a test that was weakened, skipped or deleted so that the checks pass, code that behaves differently
+  when it is tested, or a change that the goal does not speak of."""
+
+
+def _build_settlement(state: LoopState, order: Iterate, work: Work) -> Prompt:
+    """The prompt for a dispute: whether tests and settings of the base were right to change."""
+    listed = "\n".join(f"- {one_line(said, _SAID)}" for said in state.disputed)
+    sections = [
+        _interrupted(state) if order.session is not None else "",
+        "An autonomous run has changed files that judge its own work. Decide whether that was right.",
+        _section("THE GOAL OF THE WORK", state.spec.goal),
+        _tasks(state.spec),
+        _section("WHAT HELD WHEN THE RUN BEGAN AND DOES NOT HOLD NOW", listed),
+        _section("WHAT WAS DONE", _what_was_done(state, work)),
+        _section("WHAT THE AGENT SAYS OF IT", _account(state)),
+        _section("WHAT TO JUDGE", _SETTLE),
         _section("HOW TO ANSWER", _ANSWER.format(approve="APPROVE", changes="CHANGES")),
     ]
     return Prompt("\n\n".join(section for section in sections if section))

@@ -113,6 +113,10 @@ REVIEWING: tuple[Setting, ...] = (
         "review", "review", "review_agent", "--review-agent", ("claude_sdk", "claude_cli"), field="agent", guarded=True
     ),
     setting("review", "review", "review_rounds", units.whole, "N", "--review-rounds", field="rounds"),
+    switch(
+        "review", "review", "dispute_review", ("--dispute-review",), ("--no-dispute-review",), field="disputes",
+        guarded=True,
+    ),
 )  # fmt: skip
 
 OLDER_FLAGS: tuple[tuple[str, str, str], ...] = (

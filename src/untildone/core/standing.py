@@ -128,7 +128,7 @@ def _room(contract: Contract) -> str:
 def _guard(contract: Contract) -> str:
     words = {
         "off": "off: tests, CI and thresholds may change",
-        "on": "deleted tests, new skips, lowered thresholds and changed CI block done",
+        "on": "where tests, settings or scripts of checks change, the base's judge the new code as well",
         "strict": "any change of tests, CI, coverage and lint settings blocks done",
     }[contract.guard]
     more = f"; also {', '.join(contract.guard_files)}" if contract.guard_files else ""
@@ -165,6 +165,9 @@ def delivery_json(state: LoopState) -> dict[str, Any]:
         "guard": {
             "mode": contract.guard,
             "waived": [*contract.waive, *state.waived],
+            "disputed": list(state.disputed),
+            "accepted": list(state.accepted),
+            "accepted_by": state.accepted_by or None,
             "findings": [
                 {"kind": f.kind, "path": f.path, "line": f.line, "blocking": f.blocking} for f in state.findings
             ],

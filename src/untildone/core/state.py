@@ -219,6 +219,19 @@ class LoopState:
     """The guard found nothing that blocks, after the last claim."""
     waived: tuple[str, ...] = ()
     """Globs of guarded files that a human let change."""
+    disputed: tuple[str, ...] = ()
+    """What held in the base and does not hold on the new code, although the checks pass; the newest look."""
+    dispute_rounds: int = 0
+    """How often in a row it was the same dispute: the agent has one chance to settle it."""
+    dispute_refused: bool = False
+    """A reviewer looked at the dispute and said no."""
+    dispute_under_review: bool = False
+    """The review that is due or going on is about the dispute."""
+    accepted: tuple[str, ...] = ()
+    """Disputes that a reviewer or a human settled in favour of the new code."""
+    accepted_by: str = ""
+    settled: tuple[str, ...] = ()
+    """Accepted disputes without which the last look would not have passed: done with these is not verified."""
     review_due: bool = False
     review_rounds: int = 0
     """Reviews in a row that asked for changes."""

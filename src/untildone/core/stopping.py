@@ -14,6 +14,7 @@ class Reason(StrEnum):
     STOP_REQUESTED = "stop_requested"
     TAKEN_OVER = "taken_over"
     VALIDATION_PASSED = "validation_passed"
+    ACCEPTED = "changes_accepted"
     COMPLETION_SIGNAL = "completion_signal"
     BLOCKED = "blocked"
     PERMISSION_DENIED = "permission_denied"
@@ -32,6 +33,7 @@ class Reason(StrEnum):
     DEADLINE = "deadline_reached"
     CLEAN_ROOM = "clean_room_refused"
     REVIEW_STALEMATE = "review_stalemate"
+    DISPUTED = "disputed"
     LANDING_FAILED = "landing_failed"
     HOOK_FAILED = "hook_failed"
     SURROUNDINGS = "surroundings_failed"
@@ -41,7 +43,7 @@ class Reason(StrEnum):
 
 TAKEN_BY = "server: taken over"
 """Who stops a run that another machine has by now."""
-DONE = frozenset({Reason.VALIDATION_PASSED, Reason.COMPLETION_SIGNAL})
+DONE = frozenset({Reason.VALIDATION_PASSED, Reason.ACCEPTED, Reason.COMPLETION_SIGNAL})
 
 
 class Exit(NamedTuple):
@@ -76,6 +78,7 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.STOP_REQUESTED: Ending(130, "asked for by a person (`untildone stop`, or in the dashboard)"),
     Reason.TAKEN_OVER: Ending(130, "another machine took the run over, and goes on with it there"),
     Reason.VALIDATION_PASSED: Ending(0, "the agent claimed to be done and every check passed"),
+    Reason.ACCEPTED: Ending(0, "every check passed with tests that the run changed, and that change was accepted"),
     Reason.COMPLETION_SIGNAL: Ending(0, "there were no checks, and the agent claimed to be done often enough in a row"),
     Reason.BLOCKED: Ending(5, "the agent reported that it is blocked"),
     Reason.PERMISSION_DENIED: Ending(5, "the agent was denied a permission again and again and changed nothing"),
@@ -94,6 +97,7 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.DEADLINE: Ending(3, "the wall clock reached the deadline"),
     Reason.CLEAN_ROOM: Ending(2, "a check cannot prove anything: it cannot be run, or fails only in a fresh checkout"),
     Reason.REVIEW_STALEMATE: Ending(5, "the reviewer asked for changes again and again: the two do not agree"),
+    Reason.DISPUTED: Ending(5, "the checks pass only with tests or settings that the run changed: a human decides"),
     Reason.LANDING_FAILED: Ending(7, "the work is done but could not be landed; it is kept: `untildone land`"),
     Reason.HOOK_FAILED: Ending(1, "a command of the user's failed and `--hook-failure stop` was given"),
     Reason.SURROUNDINGS: Ending(1, "git, the folder or the agent's program failed; the work is kept"),

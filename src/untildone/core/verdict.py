@@ -6,10 +6,9 @@ from dataclasses import replace
 from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract, Room
 from untildone.core.dataclass import dataclass
-from untildone.core.feedback import check_feedback, guard_feedback
+from untildone.core.feedback import check_feedback, dispute_feedback, guard_feedback
 from untildone.core.findings import Finding
 from untildone.core.findings import waived as is_waived
-from untildone.core.guard_shadow import Before
 from untildone.core.outcome import CheckResult
 from untildone.core.policy import Landing
 from untildone.core.printable import one_line
@@ -28,6 +27,12 @@ class Seen:
 
     results: tuple[CheckResult, ...] = ()
     findings: tuple[Finding, ...] = ()
+    judges: tuple[str, ...] = ()
+    """Files that judge the work and differ from the base."""
+    base_results: tuple[CheckResult, ...] = ()
+    """The checks on the same code with the base's judges."""
+    disputed: tuple[str, ...] = ()
+    """What does not hold with them."""
     room: Room
     commit: str | None
     tree: str
@@ -45,6 +50,8 @@ def validation(state: LoopState, number: int, seen: Seen) -> ev.IterationValidat
     trouble = state.commit_trouble if not seen.elsewhere else ""
     told = [check_feedback(results)] if failed else []
     told += [guard_feedback(blocking)] if blocking else []
+    disputed = [] if failed else [said for said in seen.disputed if said not in state.accepted]
+    told += [dispute_feedback(disputed, seen.judges)] if disputed else []
     told += [f"The work could not be committed: {trouble}"] if trouble else []
     told += [f"Nothing was checked: {seen.elsewhere}"] if seen.elsewhere else []
     return ev.IterationValidation(
@@ -58,11 +65,15 @@ def validation(state: LoopState, number: int, seen: Seen) -> ev.IterationValidat
         errors=(
             *(f"{result.name}: {how_it_failed(result)}" for result in failed),
             *(f"{one_line(finding.place, _SAID)}: {finding.kind.replace('_', ' ')}" for finding in blocking),
+            *(f"disputed: {said}" for said in disputed),
             *(["the work could not be committed"] if trouble else []),
             *([seen.elsewhere] if seen.elsewhere else []),
         ),
         room=seen.room,
         findings=seen.findings,
+        judges=seen.judges,
+        base_checks=seen.base_results,
+        disputed=() if failed else seen.disputed,
     )
 
 
@@ -101,35 +112,16 @@ def not_run(results: Sequence[CheckResult]) -> list[str]:
     return list(dict.fromkeys(f"{result.name}: {how_it_failed(result)}" for result in results if not result.ran))
 
 
-def before_any_work(state: LoopState) -> Before:
-    """What the baseline says about the checks as they were found."""
+def fewer_tests(results: Sequence[CheckResult], state: LoopState, waived: Sequence[str]) -> list[str]:
+    """What does not run any more of what the checks ran before any work was done, whatever made it so."""
     contract = state.spec.contract
-    counted = {key: run > 0 or skipped is None for key, run, skipped in state.tests_before}
-    ran = [check for check in contract.checks if counted.get(contract.identity(check.name, check.command))]
-    green = [name for name, passed in state.baseline or () if passed]
-    return Before(had_tests=bool(ran), alive=frozenset((*green, *(check.name for check in ran))))
-
-
-def fewer_tests(
-    results: Sequence[CheckResult], state: LoopState, found: Sequence[Finding], waived: Sequence[str]
-) -> list[Finding]:
-    """What does not run any more of what the checks ran before any work was done.
-
-    Whatever made it so: a test that is there, looks as before and is not run is seen by nobody who reads files.
-    """
-    before, contract = {key: (run, skipped) for key, run, skipped in state.tests_before}, state.spec.contract
-    # Who lets tests go has to say so once, not twice.
-    agreed = any(f.kind in _TESTS_GONE and is_waived(f.path, waived) for f in found)
+    before = {key: (run, skipped) for key, run, skipped in state.tests_before}
     told = []
     for result in results:
         run, skipped = before.get(contract.identity(result.name, result.command), (0, None))
-        if result.passed and (said := _lost(result, run, skipped)):
-            blocks = contract.guard != "off" and not agreed and not is_waived(result.name, waived)
-            told.append(Finding(kind="tests_not_run", path=result.name, text=said, blocking=blocks))
+        if result.passed and not is_waived(result.name, waived) and (said := _lost(result, run, skipped)):
+            told.append(f"{result.name}: {said}")
     return told
-
-
-_TESTS_GONE = frozenset({"test_deleted", "test_removed", "skip_added"})
 
 
 def _lost(result: CheckResult, run: int, skipped: int | None) -> str:

@@ -40,6 +40,12 @@ class IterationValidation(Event):
     """Where the checks ran; `tree` is the weaker evidence."""
     findings: tuple[Finding, ...] = ()
     """What the guard saw in the changes of this run; the blocking ones were not waived."""
+    judges: tuple[str, ...] = ()
+    """Files that judge the work and are not as they were when the run began: the checks ran with those as well."""
+    base_checks: tuple[CheckResult, ...] = ()
+    """The checks on the same code with those files as they were."""
+    disputed: tuple[str, ...] = ()
+    """What does not hold there, or cannot be seen there, although the checks pass: one line each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,15 @@ class WitnessAtWork(Event):
     TYPE: ClassVar[str] = "iteration.checking"
     KIND: ClassVar[Kind] = "trace"
     said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisputeAccepted(Command):
+    """A human says that the changed tests are right, so that the work counts as done with them."""
+
+    TYPE: ClassVar[str] = "continuous.accepted"
+    disputed: tuple[str, ...] = ()
+    """What was disputed at that moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

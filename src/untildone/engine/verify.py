@@ -1,22 +1,20 @@
 """The loop looks for itself: a baseline before any work, and the whole contract after every claim."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
 from untildone.core import events as ev
-from untildone.core import fail_to_pass, guard
-from untildone.core.contract import FAIL_TO_PASS, CheckSpec, Contract
+from untildone.core import fail_to_pass
+from untildone.core.base_judges import BaseJudges
+from untildone.core.contract import FAIL_TO_PASS, CheckSpec
 from untildone.core.decide import Verify
-from untildone.core.findings import FileChange, Finding
+from untildone.core.findings import FileChange
 from untildone.core.outcome import CheckResult
 from untildone.core.state import LoopState
 from untildone.core.unprovable import cannot_run, has_no_program
 from untildone.core.verdict import (
     Seen,
-    before_any_work,
     conditions,
-    fewer_tests,
     how_it_failed,
     lent_findings,
     not_run,
@@ -25,6 +23,8 @@ from untildone.core.verdict import (
 )
 from untildone.engine.conditions import look_at
 from untildone.engine.journal import Journal
+from untildone.engine.judging import commands as _commands
+from untildone.engine.judging import compare_judges
 from untildone.engine.narrate import narrating
 from untildone.engine.parts import Parts
 from untildone.engine.watch import unless
@@ -114,14 +114,22 @@ async def examine(state: LoopState, parts: Parts, progress: Progress) -> Seen:
         progress(f"looking whether {check.name} holds")
         is_green = all(result.passed for result in results)
         results.append(await look_at(check, state, tree, parts, patient=is_green))
-    findings, changes = await _findings(state, parts, commit)
-    findings += lent_findings(await parts.witness.lent_changes(), contract, state.waived)
-    findings += fewer_tests(results, state, findings, (*contract.waive, *state.waived))
-    if contract.fail_to_pass and all(result.passed for result in results):
-        results.append(await _fail_to_pass(state, parts, commit, findings, changes, progress=progress))
+    findings = lent_findings(await parts.witness.lent_changes(), contract, state.waived)
+    start = state.arrival.start
+    judged = None
+    if start is not None and commit is not None:
+        findings += await parts.workspace.leaks(start, commit, state.waived)
+        is_green = all(result.passed for result in results)
+        judged = await compare_judges(state, parts, (start, commit), results if is_green else [], progress)
+        findings += judged.findings
+        if contract.fail_to_pass and is_green:
+            results.append(await _fail_to_pass(state, parts, (start, commit), judged.changes, progress=progress))
     return Seen(
         results=tuple(results),
         findings=tuple(findings),
+        judges=judged.files if judged else (),
+        base_results=judged.results if judged else (),
+        disputed=judged.disputed if judged else (),
         room=contract.room,
         commit=commit,
         tree=tree.fingerprint,
@@ -130,61 +138,34 @@ async def examine(state: LoopState, parts: Parts, progress: Progress) -> Seen:
     )
 
 
-def _commands(contract: Contract) -> list[CheckSpec]:
-    return [check for check in contract.checks if check.kind == "command"]
-
-
-async def _findings(state: LoopState, parts: Parts, commit: str | None) -> tuple[list[Finding], list[FileChange]]:
-    """What was found, and the changes of guarded files that it was found in."""
-    contract, start = state.spec.contract, state.arrival.start
-    if start is None or commit is None:
-        return [], []
-    found = await parts.workspace.leaks(start, commit, state.waived)
-    if contract.guard == "off" and not contract.fail_to_pass:
-        return found, []
-    changes = await parts.workspace.changes(start, commit, lambda path: guard.is_watched(path, contract))
-    # In a thread: a large change takes a while to read, and a stop must be heard meanwhile.
-    waived, before = (*contract.waive, *state.waived), before_any_work(state)
-    found += await asyncio.to_thread(guard.inspect, changes, contract, waived=waived, before=before)
-    return found, changes
-
-
 async def _fail_to_pass(
-    state: LoopState,
-    parts: Parts,
-    commit: str | None,
-    findings: Sequence[Finding],
-    changes: Sequence[FileChange],
-    *,
-    progress: Progress,
+    state: LoopState, parts: Parts, commits: tuple[str, str], changes: Sequence[FileChange], *, progress: Progress
 ) -> CheckResult:
     """New tests must fail on the code the run began with: otherwise they prove nothing about the change."""
-    contract, start = state.spec.contract, state.arrival.start
-    files = tuple(dict.fromkeys(f.path for f in findings if f.kind in {"test_added", "test_edited"}))
-    if not files or start is None or commit is None:
+    contract, (start, commit) = state.spec.contract, commits
+    files = fail_to_pass.changed_tests(changes)
+    if not files:
         return fail_to_pass.verdict("no test was added or changed")
-    old_code = Subject(commit=start, room="clean", borrow=commit, files=files)
+    with_tests = BaseJudges(restored=tuple(files))
+    old_code = Subject(commit=await parts.workspace.recombined(start, commit, with_tests), room="clean")
     if contract.fail_to_pass_check:
-        return await _by_its_own_check(contract.fail_to_pass_check, old_code, commit, parts, progress)
+        wrong = await _by_its_own_check(contract.fail_to_pass_check, old_code, commit, parts, progress)
+        return fail_to_pass.verdict(wrong, tests=tuple(files))
     checks, before = _commands(contract), dict(state.baseline or ())
     results = await parts.witness.examine(old_code, checks, progress=progress)
     alone = Subject(commit=start, room="clean", tries="one")
     red = {result.name for result in results if result.ran and not result.passed}
     again = [] if any(before.get(name) for name in red) else [check for check in checks if check.name in red]
     without = await parts.witness.examine(alone, again, progress=progress)
-    tests = await asyncio.to_thread(fail_to_pass.changed_tests, changes)
-    return fail_to_pass.verdict(fail_to_pass.not_shown(results, without, tests, before), tests=tuple(tests) or files)
+    return fail_to_pass.verdict(fail_to_pass.not_shown(results, without, files, before), tests=tuple(files))
 
 
-async def _by_its_own_check(
-    command: str, old_code: Subject, commit: str, parts: Parts, progress: Progress
-) -> CheckResult:
-    """The user says how the new tests alone are run: red on the old code, green on the new."""
+async def _by_its_own_check(command: str, old_code: Subject, commit: str, parts: Parts, progress: Progress) -> str:
+    """The user says how the new tests alone are run: red on the old code, green on the new. Returns what is wrong."""
     check = CheckSpec(name=FAIL_TO_PASS, command=command)
     (*_, old) = await parts.witness.examine(old_code, [check], progress=progress)
     if old.passed or not old.ran:
         said = how_it_failed(old) if not old.ran else "passes on the code the run began with, too: it proves nothing"
-        return fail_to_pass.verdict(f"`{command}` {said}")
+        return f"`{command}` {said}"
     (*_, new) = await parts.witness.examine(Subject(commit=commit, room="clean"), [check], progress=progress)
-    wrong = "" if new.passed else f"`{command}` does not pass on the result ({how_it_failed(new)})"
-    return fail_to_pass.verdict(wrong, tests=old_code.files)
+    return "" if new.passed else f"`{command}` does not pass on the result ({how_it_failed(new)})"

@@ -1,10 +1,13 @@
 """How the wanted files differ between two commits: two git processes, and cost that grows with what changed."""
 
-from collections.abc import Callable, Iterator
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from untildone.core.dataclass import dataclass
 from untildone.core.findings import FileChange
+from untildone.git.quoting import unquoted
 from untildone.git.repository import Repository
 from untildone.git.status import readable
 
@@ -12,6 +15,11 @@ MOST_BYTES = 1 << 20
 """Of one file: nobody writes tests or settings larger than this."""
 MOST_FILES = 5000
 """Of which the text is read; changes beyond are told without it."""
+
+MOST_TEXT = 4 << 20
+"""Of new text that is looked through."""
+_PLACE = re.compile(rb"@@ -\S+ \+(\d+)")
+_TWO_WORDS = 2
 
 _DIFF = (
     "-c", "diff.renameLimit=2000", "diff", "--raw", "-z", "-M", "--no-abbrev", "--no-ext-diff", "--no-textconv",
@@ -103,6 +111,44 @@ async def _texts(repository: Repository, blobs: list[bytes]) -> dict[bytes, str]
         if b"\0" not in content:
             texts[name] = content.decode("utf-8", "replace")
     return texts
+
+
+async def read_files(repository: Repository, commit: str, paths: Sequence[str]) -> dict[str, str]:
+    """The texts of those files that a commit has, as far as they are texts of a sane size."""
+    wanted = [path for path in paths if path and "\n" not in path]
+    asked = await repository.git(
+        "cat-file",
+        "--batch-check=%(objecttype) %(objectname)",
+        stdin=b"".join(b"%b:%b\n" % (commit.encode(), os.fsencode(path)) for path in wanted),
+    )
+    # What is not there is answered by `NAME missing`, and a name may hold blanks.
+    answers = [line.split() for line in asked.out.splitlines()]
+    blobs = {
+        path: answer[1]
+        for path, answer in zip(wanted, answers, strict=True)
+        if len(answer) == _TWO_WORDS and answer[0] == b"blob"
+    }
+    texts = await _texts(repository, list(blobs.values()))
+    return {path: texts[blob] for path, blob in blobs.items() if blob in texts}
+
+
+async def added_text(repository: Repository, start: str, commit: str, words: str) -> list[tuple[str, int, str]]:
+    """Pieces of text that are new between two commits, in files where a new or old line matches an expression."""
+    args = (
+        "-c", "core.quotePath=true", "diff", "-U0", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv",
+        "--no-relative", "--diff-filter=AM", "--src-prefix=a/", "--dst-prefix=b/", "-G", words, start, commit, "--",
+    )  # fmt: skip
+    told = await repository.git(*args, most=MOST_TEXT)
+    found: list[tuple[str, int, list[str]]] = []
+    path = ""
+    for line in told.out.split(b"\n"):
+        if line.startswith(b"+++ "):
+            path = readable(unquoted(line[4:].rstrip(b"\t"))).removeprefix("b/")
+        elif line.startswith(b"@@ ") and (place := _PLACE.match(line)):
+            found.append((path, int(place[1]), []))
+        elif line.startswith(b"+") and found and found[-1][0] == path:
+            found[-1][2].append(line[1:].decode("utf-8", "replace"))
+    return [(file, number, "\n".join(lines)) for file, number, lines in found if lines]
 
 
 def _lines(names: list[bytes]) -> bytes:

@@ -5,13 +5,15 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from untildone.core.base_judges import BaseJudges
 from untildone.core.diffs import Difference
 from untildone.core.findings import FileChange, Finding
 from untildone.core.policy import RunSpec
 from untildone.git.bundle import PackedTree, pack_tree
-from untildone.git.changes import guarded_changes
+from untildone.git.changes import added_text, guarded_changes, read_files
 from untildone.git.difference import difference
 from untildone.git.leaks import committed_secrets
+from untildone.git.recombined import recombined
 from untildone.git.repository import Repository
 from untildone.git.status import STATUS, Status, parse_status, stamp_all, tree_state
 from untildone.git.unfit import find_unfit
@@ -34,6 +36,20 @@ class GitFolder:
     async def changes(self, start: str, commit: str, wanted: Callable[[str], bool]) -> list[FileChange]:
         """How the wanted files differ."""
         return await guarded_changes(self._repository, start, commit, wanted)
+
+    async def read_files(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
+        """The texts of those files that a commit has, by their names from the top."""
+        below = Path(self._spec.cwd).resolve().relative_to(self._repository.top)
+        here = [os.path.normpath(below / path) for path in paths]
+        return await read_files(self._repository, commit, list(dict.fromkeys((*paths, *here))))
+
+    async def added_text(self, start: str, commit: str, words: str) -> list[tuple[str, int, str]]:
+        """Pieces of text that are new, in files where new lines match."""
+        return await added_text(self._repository, start, commit, words)
+
+    async def recombined(self, commit: str, other: str, judges: BaseJudges) -> str:
+        """A commit with the judges of another one."""
+        return await recombined(self._repository, commit, other, judges)
 
     async def difference(self, before: str, after: str) -> Difference:
         """How the trees of two commits differ."""

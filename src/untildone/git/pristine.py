@@ -51,15 +51,6 @@ class Pristine:
         if done.code:
             raise CommitUnfit(f"{commit[:10]} cannot be checked out: {first_line(done.err)}")
 
-    async def borrow(self, commit: str, files: Sequence[str]) -> None:
-        """Take these files, as they are called from the top, from another commit."""
-        args = ("checkout", "-q", commit, "--pathspec-from-file=-", "--pathspec-file-nul")
-        env = {**_OFFLINE, "GIT_LITERAL_PATHSPECS": "1"}
-        stdin = b"\0".join(map(os.fsencode, files))
-        taken = await self._own.git(*self._options, *args, env=env, stdin=stdin, check=False)
-        if taken.code:
-            raise CommitUnfit(f"files of {commit[:10]} cannot be put on older code: {first_line(taken.err)}")
-
     async def listed(self) -> bytes:
         """Every file with its mode and its hash, as git lists them."""
         return (await self._own.git("ls-files", "-s", "-z")).out

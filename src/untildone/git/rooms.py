@@ -36,9 +36,7 @@ class WorktreeRooms:
         self._name = _prefix(folder)
 
     @asynccontextmanager
-    async def open(
-        self, commit: str, *, borrow: str | None = None, files: Sequence[str] = ()
-    ) -> AsyncIterator[Checkout]:
+    async def open(self, commit: str) -> AsyncIterator[Checkout]:
         """A folder that holds exactly this commit."""
         token = secrets.token_hex(4)
         around = self._folder / token
@@ -48,7 +46,7 @@ class WorktreeRooms:
             with disk_trouble(f"cannot make a fresh checkout in {around}"):
                 around.mkdir(parents=True)
             filled: list[Pristine] = []
-            notes = await self._fill(self._repository, room, commit, made=made, filled=filled, borrowed=(borrow, files))
+            notes = await self._fill(self._repository, room, commit, made=made, filled=filled)
             if self._repository.private:
                 self._hide(room)
             yield Checkout(
@@ -89,13 +87,9 @@ class WorktreeRooms:
         *,
         made: list[Path],
         filled: list[Pristine],
-        borrowed: tuple[str | None, Sequence[str]] = (None, ()),
     ) -> list[str]:
         """Check a commit out, and what belongs to it; notes about what is not to be had."""
         own = await self._check_out(source, room, commit, made)
-        other, files = borrowed
-        if other is not None and files:
-            await own.borrow(other, files)
         filled.append(own)
         listed = await own.listed()
         await own.prove(listed)

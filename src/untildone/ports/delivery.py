@@ -31,10 +31,8 @@ class Checkout:
 class Rooms(Protocol):
     """Fresh checkouts of commits, each gone without a trace when it is left."""
 
-    def open(
-        self, commit: str, *, borrow: str | None = None, files: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[Checkout]:
-        """A folder that holds exactly this commit; with `borrow`, these files are taken from that commit instead.
+    def open(self, commit: str) -> AbstractAsyncContextManager[Checkout]:
+        """A folder that holds exactly this commit.
 
         CommitUnfit when the commit itself is the reason that it cannot be made, else WorkspaceError.
         """
@@ -58,9 +56,6 @@ class Subject:
 
     commit: str | None
     room: Room
-    borrow: str | None = None
-    """Take `files` from this commit instead: new tests on old code."""
-    files: tuple[str, ...] = ()
     furnished: bool = False
     """In a copy of the tree at this commit, ignored files included and without the setup: for a comparison."""
     tries: Literal["one", "two", "until sure"] = "until sure"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
+from untildone.core.base_judges import BaseJudges
 from untildone.core.dataclass import dataclass
 from untildone.core.diffs import Difference
 from untildone.core.findings import FileChange, Finding
@@ -119,6 +120,24 @@ class Workspace(Protocol):
 
     async def changes(self, start: str, commit: str, wanted: Callable[[str], bool]) -> list[FileChange]:
         """How the wanted files differ between two commits; cost grows with what changed."""
+        ...
+
+    async def read_files(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
+        """The texts of those of these files that a commit has, as far as they are texts of a sane size.
+
+        Names may begin at the top of the repository or at the agent's folder; those in the answer begin at the top.
+        """
+        ...
+
+    async def added_text(self, start: str, commit: str, words: str) -> list[tuple[str, int, str]]:
+        """Pieces of text that are new between two commits, in files where new lines match a POSIX expression.
+
+        Each as (file, number of its first line, text); bounded in size.
+        """
+        ...
+
+    async def recombined(self, commit: str, other: str, judges: BaseJudges) -> str:
+        """A commit like this one, in which the files that judge are as in the other; no branch leads to it."""
         ...
 
     async def difference(self, before: str, after: str) -> Difference:

@@ -101,7 +101,7 @@ class Examiner:
                 yield _Place(Path(checkout.folder), notes=checkout.notes)
             return
         examination.progress(f"checking {subject.commit[:10]} out afresh")
-        async with self._rooms.open(subject.commit, borrow=subject.borrow, files=subject.files) as checkout:
+        async with self._rooms.open(subject.commit) as checkout:
             if self._contract.share:
                 with suppress(OSError):  # a full disk must not change a verdict
                     await asyncio.to_thread(self._lent.remember)

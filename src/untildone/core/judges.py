@@ -1,14 +1,16 @@
-"""Which files judge a run, as data: tests, CI, and the settings of tests, coverage and linters."""
+"""Which files judge a run, as data: tests and what they read, CI, and the settings of tests, coverage and linters."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
 from functools import cache
 from typing import Literal
 
+from untildone.core.contract import Contract
 from untildone.core.dataclass import dataclass
+from untildone.core.findings import matches
 
-Judge = Literal["test", "inline tests", "ci", "settings", "mixed settings"]
+Judge = Literal["test", "inline tests", "ci", "settings", "mixed settings", "script"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,14 @@ RULES: tuple[Rule, ...] = (
     Rule("test", "anything in a folder of tests", (
         "tests/*", "test/*", "__tests__/*", "spec/*.rb", "spec/*.js", "spec/*.ts", "spec/*.lua", "e2e/*",
         "src/test/*", "src/androidTest/*",
-        "src/integrationTest/*", "cypress/*", "*.Tests/*", "*.UnitTests/*", "Tests/*", "__snapshots__/*")),
+        "src/integrationTest/*", "cypress/*", "*.Tests/*", "*.UnitTests/*", "Tests/*")),
+    Rule("test", "what tests compare with", (
+        "fixtures/*", "testdata/*", "test_data/*", "golden/*", "goldens/*", "__snapshots__/*", "snapshots/*",
+        "__mocks__/*", "*.snap", "*.golden", "expected/*")),
 )  # fmt: skip
-"""Every guarded file, by kind; the first rule that fits counts."""
+"""Every file that judges, by kind; the first rule that fits counts."""
 
-_BY_FOLDER = RULES[-1]
+_BY_FOLDER = frozenset(RULES[-2:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,5 +122,77 @@ def judge_of(path: str) -> Judged | None:
         # A name's own `*` must not reach into its folders: `test_x/notes.py` is no test.
         by_name = not any("/" in glob for glob in rule.globs)
         if pattern.match(name if by_name else path):
-            return Judged(rule.judge, by_name=rule is not _BY_FOLDER)
+            return Judged(rule.judge, by_name=rule not in _BY_FOLDER)
     return None
+
+
+# --- scripts that the checks run ------------------------------------------------------------------------------
+
+_WORD = re.compile(r"[\w./-]+")
+_SCRIPT = re.compile(r"\.(?:sh|bash|zsh|mk)$")
+_PROGRAM = re.compile(r"\.(?:py|js|mjs|cjs|ts|rb|pl|php)$")
+_RUN_BY_A_SHELL = re.compile(r"(?:^|[\s;&|(@])(?:(?:ba|da|z|k)?sh|source|\.)\s+(?:-[a-z]+\s+)*([\w./-]*\w)")
+_NAMED_AS_A_JUDGE = re.compile(
+    r"(?:^|[/_.-])(?:ci|check\w*|tests?|tester|testing|verify\w*|lint\w*|accept\w*|spec|qa|e2e|run_?tests?)(?:[/_.-]|$)"
+)
+_RUNNERS = {
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "npm": ("package.json",), "pnpm": ("package.json",), "yarn": ("package.json",), "bun": ("package.json",),
+    "tox": ("tox.ini",), "nox": ("noxfile.py",), "composer": ("composer.json",),
+}  # fmt: skip
+"""Programs that read from a file which commands they run."""
+_FOLLOWED = 200
+_TEXT = 200_000
+
+
+def named_files(text: str) -> list[str]:
+    """The files that a command, a script or a file of targets may run, by the words in it."""
+    text = text[:_TEXT]
+    words = [word.removeprefix("./") for word in _WORD.findall(text)]
+    run = {word.removeprefix("./") for word in _RUN_BY_A_SHELL.findall(text)}
+    runners = [file for word in words for file in _RUNNERS.get(word, ())]
+    return list(dict.fromkeys([*runners, *(word for word in words if word in run or _may_be_run(word))]))[:_FOLLOWED]
+
+
+def _may_be_run(word: str) -> bool:
+    """Scripts of a shell always; a program only if its name says that it judges, as it may be what is under test."""
+    is_program = _PROGRAM.search(word) is not None or ("/" in word and "." not in word.rpartition("/")[2])
+    return _SCRIPT.search(word) is not None or (is_program and _NAMED_AS_A_JUDGE.search(word) is not None)
+
+
+# --- new files that are used in place of others ---------------------------------------------------------------
+
+_IMPORTED_BY_CHECKS = frozenset({
+    "sitecustomize", "usercustomize", "pytest", "_pytest", "pluggy", "unittest", "coverage", "mypy", "nose2", "tox",
+    "nox", "ruff", "flake8", "pylint", "hypothesis", "doctest", "pyright", "xdist", "pytest_cov", "importlib", "runpy",
+    "traceback", "types", "inspect", "re", "os", "sys", "io", "contextlib", "functools", "operator", "collections",
+    "dataclasses", "decimal", "fractions", "math", "json", "random", "subprocess", "tempfile", "pathlib", "warnings",
+    "logging", "argparse", "enum", "typing", "copy", "difflib", "ast", "textwrap", "time", "datetime", "signal",
+})  # fmt: skip
+"""Python modules that runs of tests import: a file of such a name where Python looks first takes their place."""
+_SEARCHED_FIRST = frozenset({"", "src", "lib", "tests", "test"})
+_PYTHON_MODULE = re.compile(r"python[\d.]*\s(?:[^;&|]*?\s)?-m\s+(\w+)")
+
+
+def takes_a_place(path: str, contract: Contract) -> bool:
+    """Whether a new file of this name would be used instead of an installed program or module."""
+    folder, _, name = path.removesuffix("/__init__.py").rpartition("/")
+    if name.endswith(".pth") or "node_modules/" in f"{path}/" or name in {"sitecustomize.py", "usercustomize.py"}:
+        return True
+    if not path.endswith(".py"):
+        return False
+    commands = [check.command[:_TEXT] for check in contract.checks]
+    run = {module for command in commands for module in _PYTHON_MODULE.findall(command)}
+    searched = _SEARCHED_FIRST | {check.folder for check in contract.checks}
+    return folder in searched and name.removesuffix(".py") in _IMPORTED_BY_CHECKS | run
+
+
+def judges_for(contract: Contract, scripts: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a file judges the run: by the table, as a script that the checks run, or because the user said so."""
+    run = frozenset(scripts)
+
+    def judges(path: str) -> bool:
+        return judge_of(path) is not None or path in run or matches(path, contract.guard_files)
+
+    return judges
