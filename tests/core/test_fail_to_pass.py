@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from untildone.core.fail_to_pass import Changed, changed_tests, not_shown, verdict
+from untildone.core.fail_to_pass import changed_tests, not_shown, verdict
 from untildone.core.failing_tests import Failing, failing_tests
 from untildone.core.findings import FileChange
 from untildone.core.outcome import CheckResult
@@ -48,20 +48,18 @@ def test_where_a_failing_test_may_lie() -> None:
     assert not Failing("ex.com/m/pkg/").is_in("other/a_test.go")
 
 
-def test_which_tests_are_new() -> None:
-    old = "def test_a():\n    assert f() == 1\n"
-    new = old.replace("== 1", "== 2") + "\n\ndef test_b():\n    assert 1\n"
+def test_which_files_of_tests_are_new_or_edited() -> None:
     changes = [
-        FileChange(path="tests/test_a.py", before=old, after=new),
+        FileChange(path="tests/test_a.py", before="a", after="b"),
         FileChange(path="tests/data.json", after="{}", status="added"),
-        FileChange(path="tests/test_same.py", before=old, after=old + "\n\nX = 1\n"),
+        FileChange(path="tests/test_b.py", after="b", status="added"),
+        FileChange(path="tests/test_gone.py", before="b", status="deleted"),
+        FileChange(path="src/a.py", after="b", status="added"),
     ]
-    assert changed_tests(changes) == {
-        "tests/test_a.py": Changed(frozenset({"test_b"}), frozenset({"test_a"}), added=False)
-    }
+    assert changed_tests(changes) == {"tests/test_a.py": False, "tests/test_b.py": True}
 
 
-ALWAYS = {"tests/test_always.py": Changed(frozenset({"test_always"}), frozenset(), added=True)}
+ALWAYS = {"tests/test_always.py": True}
 
 
 def test_on_a_red_base_any_red_is_no_proof() -> None:
@@ -79,12 +77,14 @@ def test_on_a_red_base_a_new_test_among_those_that_fail_is_one() -> None:
     assert not_shown(red("ERROR tests/test_always.py\n"), red(""), ALWAYS, {}) == ""
 
 
-def test_a_name_alone_counts_only_if_it_did_not_fail_before() -> None:
-    tests = {"b_test.go": Changed(frozenset({"TestA"}), frozenset(), added=True)}
-    assert not_shown(red("--- FAIL: TestA (0.00s)\n"), red("--- FAIL: TestA (0.00s)\n"), tests, {}) != ""
-    assert not_shown(red("--- FAIL: TestA (0.00s)\n"), red("--- FAIL: TestB (0.00s)\n"), tests, {}) == ""
-    edited = {"b_test.go": Changed(frozenset(), frozenset({"TestA"}), added=False)}
-    assert not_shown(red("--- FAIL: TestA (0.00s)\n"), red("--- FAIL: TestA (0.00s)\n"), edited, {}) == ""
+def test_in_an_edited_file_only_what_did_not_fail_before_counts() -> None:
+    edited = {"tests/test_app.py": False}
+    old, both = (
+        "FAILED tests/test_app.py::test_f\n",
+        "FAILED tests/test_app.py::test_f\nFAILED tests/test_app.py::test_g\n",
+    )
+    assert not_shown(red(old), red(old), edited, {}) != ""
+    assert not_shown(red(both), red(old), edited, {}) == ""
 
 
 def test_what_cannot_be_told_is_not_proven() -> None:

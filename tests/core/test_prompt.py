@@ -69,7 +69,7 @@ def test_files_changed_during_a_review_are_no_half_done_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("guard", "said"), [("on", "a threshold lowered or CI changed"), ("strict", "any change of them")]
+    ("guard", "said"), [("on", "with these files as they were when"), ("strict", "any change of them")]
 )
 def test_guarded_files_are_named_while_there_is_a_guard(guard: Any, said: str) -> None:
     contract = Contract(guard=guard, guard_files=("judge/*",), waive=("docs/*",))

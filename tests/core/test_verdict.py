@@ -1,7 +1,6 @@
 """The verdict as a pure question: what was seen, what is said about it, and what is not."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +17,6 @@ from untildone.core.pull import LAG, PullCheck, PullView
 from untildone.core.unprovable import cannot_run, has_no_program
 from untildone.core.verdict import (
     Seen,
-    before_any_work,
     ci_verdict,
     fewer_tests,
     how_it_failed,
@@ -115,12 +113,10 @@ def test_what_could_not_be_run_is_told_once() -> None:
 COUNTED = replace(GREEN, tests_run=3, tests_skipped=1)
 
 
-def not_run_any_more(
-    result: CheckResult, *waived: str, found: tuple[Finding, ...] = (), **contract: Any
-) -> list[Finding]:
-    checks = Contract(checks=(CheckSpec(name="tests", command="make test"),), **contract)
+def not_run_any_more(result: CheckResult, *waived: str) -> list[str]:
+    checks = Contract(checks=(CheckSpec(name="tests", command="make test"),))
     state = after(ev.BaselineTaken(commit="c0", room="clean", checks=(COUNTED,)), contract=checks)
-    return fewer_tests([result], state, found, waived)
+    return fewer_tests([result], state, waived)
 
 
 @pytest.mark.parametrize(
@@ -135,37 +131,27 @@ def not_run_any_more(
         (None, None, "it does not say any more how many tests it ran: 3 at the start"),
     ],
 )
-def test_fewer_tests_than_at_the_start_are_in_the_way(run: int | None, skipped: int | None, said: str) -> None:
-    found = not_run_any_more(replace(COUNTED, tests_run=run, tests_skipped=skipped))
-    assert [(finding.path, finding.text, finding.blocking) for finding in found] == (
-        [("tests", said, True)] if said else []
-    )
+def test_fewer_tests_than_at_the_start_are_disputed(run: int | None, skipped: int | None, said: str) -> None:
+    told = not_run_any_more(replace(COUNTED, tests_run=run, tests_skipped=skipped))
+    assert told == ([f"tests: {said}"] if said else [])
 
 
-def test_what_is_red_or_another_check_is_not_counted() -> None:
+def test_what_is_red_waived_or_another_check_is_not_counted() -> None:
     assert not_run_any_more(replace(COUNTED, passed=False, tests_run=1)) == []
     assert not_run_any_more(replace(COUNTED, command="make other", tests_run=1)) == []
+    assert not_run_any_more(replace(COUNTED, tests_run=1), "tests") == []
+    assert fewer_tests([replace(COUNTED, tests_run=0)], after(checks=("make test",)), ()) == []
+
+
+def test_a_dispute_is_no_pass_until_it_is_accepted() -> None:
+    seen = replace(SEEN, results=(GREEN,), disputed=("tests/test_a.py::test_x fails",), judges=("tests/test_a.py",))
     state = after(checks=("make test",))
-    assert fewer_tests([replace(COUNTED, tests_run=0)], state, (), ()) == []
-
-
-def test_who_lets_tests_go_says_so_once() -> None:
-    fewer = replace(COUNTED, tests_run=1)
-    gone = Finding(kind="test_deleted", path="tests/test_old.py")
-    assert not not_run_any_more(fewer, "tests")[0].blocking
-    assert not not_run_any_more(fewer, "tests/**", found=(gone,))[0].blocking
-    assert not_run_any_more(fewer, "docs/**", found=(gone,))[0].blocking
-    assert not not_run_any_more(fewer, guard="off")[0].blocking
-
-
-def test_tests_that_could_not_be_loaded_were_there() -> None:
-    checks = Contract(checks=(CheckSpec(name="tests", command="make test"),))
-    for run, skipped, known in ((0, None, True), (0, 0, False), (2, 0, True)):
-        seen = replace(RED, tests_run=run, tests_skipped=skipped)
-        state = after(ev.BaselineTaken(commit="c0", room="clean", checks=(seen,)), contract=checks)
-        assert (before_any_work(state).had_tests, before_any_work(state).alive) == (
-            known, frozenset({"tests"} if known else ())
-        )  # fmt: skip
+    verdict = validation(state, 3, seen)
+    assert (verdict.passed, verdict.errors) == (False, ("disputed: tests/test_a.py::test_x fails",))
+    assert "- tests/test_a.py::test_x fails" in verdict.feedback
+    assert validation(replace(state, accepted=seen.disputed), 3, seen).passed
+    red = validation(state, 3, replace(seen, results=(RED,)))
+    assert red.disputed == (), "what fails anyway is not in dispute"
 
 
 def test_a_few_of_many_uncommitted_files_are_named() -> None:

@@ -170,7 +170,8 @@ async def test_tests_that_are_not_run_any_more_are_in_the_way(rig: Rig) -> None:
         [cheat, does(rig, app_py="def f():\n    return 1\n")], Policy(max_runs=2), contract=contract(RUNNER, guard="on")
     )
     first, second = rig.seen(ev.IterationValidation)
-    assert [(f.kind, f.path, f.blocking) for f in first.findings] == [("tests_not_run", RUNNER, True)]
+    assert first.disputed[0] == f"{RUNNER}: it does not say any more how many tests it ran: 1 at the start"
+    assert "app.py:4: this code behaves differently in a test: os._exit(0)" in first.disputed
     assert "does not say any more how many tests it ran: 1 at the start" in agent.orders[1].prompt
     assert (second.passed, state.stop_reason) == (True, "validation_passed")
 
@@ -181,7 +182,8 @@ async def test_a_makefile_that_make_prefers_is_in_the_way(rig: Rig) -> None:
     state, _ = await rig.run([cheat], Policy(max_runs=1), contract=contract("make test", guard="on"))
     (verdict,) = rig.seen(ev.IterationValidation)
     assert (state.verified, verdict.passed) == (False, False)
-    assert ("check_shadowed", "GNUmakefile") in [(f.kind, f.path) for f in verdict.findings if f.blocking]
+    assert verdict.judges == ("GNUmakefile",)
+    assert verdict.disputed == ("tests/test_f.py::test_f fails",)
 
 
 # --- new tests on old code that was red anyway ---------------------------------------------------------------

@@ -138,25 +138,6 @@ async def test_an_unknown_commit_is_one_line_and_leaves_nothing(repo, rooms_of, 
     await nothing_left(repo, root)
 
 
-async def test_files_of_another_commit_on_old_code(repo, rooms_of):
-    odd = ["tests/new\nline", ":(glob)*", "-x"]
-    repo.write("code", "new\n")
-    for name in odd:
-        repo.write(name, "new test\n")
-    repo.write("tests/old", "edited\n")
-    new = repo.commit()
-    async with (await rooms_of(repo)).open("HEAD~1", borrow=new, files=[*odd, "tests/old"]) as room:
-        assert names(room.folder) == ["-x", ":(glob)*", "README.md", "tests"]
-        assert (Path(room.folder) / "tests" / "new\nline").read_text() == "new test\n"
-        assert sorted(listed(Path(room.folder) / "tests")) == ["new\nline", "old"]
-
-
-async def test_a_borrowed_file_that_is_not_there(repo, rooms_of):
-    with pytest.raises(CommitUnfit, match="cannot be put on older code"):
-        async with (await rooms_of(repo)).open("HEAD", borrow="HEAD", files=["nowhere"]):
-            raise AssertionError("opened")
-
-
 # --- submodules ------------------------------------------------------------------------------------------
 
 

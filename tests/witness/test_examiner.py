@@ -131,18 +131,6 @@ async def test_nothing_committed_is_nothing_checked(stage: Stage) -> None:
     assert (result.passed, result.ran) == (False, False)
 
 
-async def test_new_files_on_old_code(stage: Stage) -> None:
-    old = stage.git("rev-parse", "HEAD")
-    (stage.repo / "a.txt").write_text("new\n")
-    (stage.repo / "test.sh").write_text("grep new a.txt\n")
-    new = stage.commit()
-    examiner = await stage.examiner()
-    subject = Subject(commit=old, room="clean", borrow=new, files=("test.sh",))
-    assert [result.passed for result in await examiner.examine(subject, commands("sh test.sh"))] == [False]
-    lost = Subject(commit=old, room="clean", borrow=new, files=("nowhere",))
-    assert [result.ran for result in await examiner.examine(lost, commands("sh test.sh"))] == [False]
-
-
 # --- shared folders --------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ MOST_FILES = 5000
 
 MOST_TEXT = 4 << 20
 """Of new text that is looked through."""
-_PLACE = re.compile(rb"@@ -\S+ \+(\d+)")
+_PLACE = re.compile(rb"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 _TWO_WORDS = 2
 
 _DIFF = (
@@ -140,14 +140,16 @@ async def added_text(repository: Repository, start: str, commit: str, words: str
     )  # fmt: skip
     told = await repository.git(*args, most=MOST_TEXT)
     found: list[tuple[str, int, list[str]]] = []
-    path = ""
+    path, left = "", 0
     for line in told.out.split(b"\n"):
-        if line.startswith(b"+++ "):
-            path = readable(unquoted(line[4:].rstrip(b"\t"))).removeprefix("b/")
-        elif line.startswith(b"@@ ") and (place := _PLACE.match(line)):
-            found.append((path, int(place[1]), []))
-        elif line.startswith(b"+") and found and found[-1][0] == path:
+        if left and line.startswith(b"+"):
             found[-1][2].append(line[1:].decode("utf-8", "replace"))
+            left -= 1
+        elif place := _PLACE.match(line):
+            found.append((path, int(place[1]), []))
+            left = int(place[2] or 1)
+        elif not left and line.startswith(b"+++ "):
+            path = readable(unquoted(line[4:].rstrip(b"\t"))).removeprefix("b/")
     return [(file, number, "\n".join(lines)) for file, number, lines in found if lines]
 
 

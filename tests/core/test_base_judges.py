@@ -1,0 +1,216 @@
+"""Which files judge, which of them are not as they were, and what that comes to."""
+
+from dataclasses import replace
+
+import pytest
+
+from untildone.core.base_judges import (
+    base_judges,
+    ci_changes,
+    disputed_by,
+    is_smaller,
+    suspects,
+    told_changes,
+)
+from untildone.core.contract import Contract, commands
+from untildone.core.findings import FileChange
+from untildone.core.judges import judge_of, judges_for, named_files, takes_a_place
+from untildone.core.judging_parts import with_judging_part
+from untildone.core.outcome import CheckResult
+
+CONTRACT = Contract(checks=commands("pytest -q"), guard_files=("acceptance/*",))
+JUDGES = judges_for(CONTRACT, ["ci/run.sh"])
+RED = CheckResult(name="tests", command="pytest", passed=False, exit_code=1, room="clean")
+
+
+def added(path: str, text: str = "x\n") -> FileChange:
+    return FileChange(path=path, after=text, status="added")
+
+
+def edited(path: str, before: str = "a\n", after: str = "b\n") -> FileChange:
+    return FileChange(path=path, before=before, after=after)
+
+
+def gone(path: str) -> FileChange:
+    return FileChange(path=path, before="a\n", status="deleted")
+
+
+@pytest.mark.parametrize(
+    ("change", "restored", "removed"),
+    [
+        (edited("tests/test_a.py"), ["tests/test_a.py"], []),
+        (gone("tests/test_a.py"), ["tests/test_a.py"], []),
+        (edited("tests/data/big.json"), ["tests/data/big.json"], []),
+        (edited("fixtures/user.json"), ["fixtures/user.json"], []),
+        (edited("src/__snapshots__/a.snap"), ["src/__snapshots__/a.snap"], []),
+        (edited("ci/run.sh"), ["ci/run.sh"], []),
+        (edited("acceptance/it.txt"), ["acceptance/it.txt"], []),
+        (edited(".github/workflows/ci.yml"), [".github/workflows/ci.yml"], []),
+        (edited("Makefile"), ["Makefile"], []),
+        (added("conftest.py"), [], ["conftest.py"]),
+        (added("pytest.ini"), [], ["pytest.ini"]),
+        (added("pytest.py"), [], ["pytest.py"]),
+        (added("src/sitecustomize.py"), [], ["src/sitecustomize.py"]),
+        (added("node_modules/chai/index.js"), [], ["node_modules/chai/index.js"]),
+        (added("tests/helper.py"), [], ["tests/helper.py"]),
+        (added("tests/test_new.py"), [], []),
+        (added("src/feature.py"), [], []),
+        (edited("src/feature.py"), [], []),
+        (FileChange(path="old/a.txt", old_path="tests/test_a.py", before="a", after="a", status="renamed"),
+         ["tests/test_a.py"], []),
+        (FileChange(path="tests/test_b.py", old_path="tests/test_a.py", before="a", after="a", status="renamed"),
+         ["tests/test_a.py"], ["tests/test_b.py"]),
+    ],
+)  # fmt: skip
+def test_what_is_put_back(change: FileChange, restored: list[str], removed: list[str]) -> None:
+    base = base_judges([change], CONTRACT, judges=JUDGES)
+    assert (list(base.restored), list(base.removed)) == (restored, removed)
+    assert base.differ == bool(restored or removed)
+    waived = (change.path, change.old_path or "-")
+    assert not base_judges([change], CONTRACT, judges=JUDGES, waived=waived).differ
+
+
+def test_new_tests_are_left_out_together_with_the_helpers_they_may_need() -> None:
+    base = base_judges([added("tests/test_new.py"), edited("tests/helper.py")], CONTRACT, judges=JUDGES)
+    assert base.removed == ("tests/test_new.py",)
+    assert base.files == ("tests/helper.py", "tests/test_new.py")
+
+
+PYPROJECT = '[project]\nname = "x"\n\n[tool.pytest.ini_options]\naddopts = "--strict-markers"\n\n[tool.hatch]\na = 1\n'
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "holds", "lacks"),
+    [
+        ("pyproject.toml", PYPROJECT, PYPROJECT.replace("--strict-markers", "-k none").replace('"x"', '"y"'),
+         ['name = "y"', "--strict-markers", "[tool.hatch]"], ["-k none"]),
+        ("pyproject.toml", "[project]\na = 1\n", "[project]\na = 1\n\n[tool.coverage.run]\nomit = ['*']\n", ["a = 1"], ["omit"]),
+        ("setup.cfg", "[metadata]\nname = x\n\n[tool:pytest]\ntestpaths = tests\n",
+         "[metadata]\nname = y\n\n[tool:pytest]\ntestpaths = none\n", ["name = y", "testpaths = tests"], ["none"]),
+        ("package.json", '{"name": "x", "scripts": {"test": "jest", "build": "tsc"}}',
+         '{"name": "y", "scripts": {"test": "true", "pretest": "rm -r test", "docs": "typedoc"}, "jest": {"bail": 1}}',
+         ['"name": "y"', '"test": "jest"', '"docs": "typedoc"', '"build": "tsc"'], ["rm -r", '"bail"']),
+        ("src/lib.rs", "fn a() {}\n#[cfg(test)]\nmod tests {\n    #[test]\n    fn t() { assert!(a()) }\n}\n",
+         "fn a() {}\nfn b() {}\n#[cfg(test)]\nmod tests {}\n", ["fn b()", "assert!(a())"], ["mod tests {}"]),
+    ],
+)  # fmt: skip
+def test_only_the_judging_part_is_put_back(path: str, old: str, new: str, holds: list[str], lacks: list[str]) -> None:
+    base = base_judges([edited(path, old, new)], CONTRACT, judges=JUDGES)
+    text = base.rewritten[path]
+    assert [part for part in holds if part not in text] == []
+    assert [part for part in lacks if part in text] == []
+    assert with_judging_part(path, old, text) == text, "put back once is put back"
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("pyproject.toml", PYPROJECT, PYPROJECT.replace('"x"', '"x"\ndependencies = ["y"]')),
+        ("package.json", '{"scripts": {"test": "jest"}}', '{"scripts": {"test": "jest"}, "version": "2"}'),
+        ("package.json", "{}", '{"scripts": {"test": "node --test"}}'),
+        ("src/lib.rs", "fn a() {}\n", "fn a() { 1 }\n"),
+    ],
+)
+def test_a_change_of_the_other_parts_is_no_change_of_a_judge(path: str, old: str, new: str) -> None:
+    assert not base_judges([edited(path, old, new)], CONTRACT, judges=JUDGES).differ
+    assert told_changes([edited(path, old, new)], CONTRACT, judges=JUDGES) == []
+
+
+def test_what_cannot_be_taken_apart_is_put_back_whole() -> None:
+    base = base_judges([edited("package.json", "{}", "{ broken")], CONTRACT, judges=JUDGES)
+    assert base.restored == ("package.json",)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("make test", ["GNUmakefile", "makefile", "Makefile"]),
+        ("npm run test:unit && ./ci/check", ["package.json", "ci/check"]),
+        ("sh tools/all && python app.py && python ci/verify_all.py", ["tools/all", "ci/verify_all.py"]),
+        ("bash -e build.sh", ["build.sh"]),
+        ("python3 -m pytest -q src/app.py", []),
+    ],
+)
+def test_the_scripts_that_a_check_names(text: str, names: list[str]) -> None:
+    assert named_files(text) == names
+
+
+def test_what_takes_the_place_of_something_installed() -> None:
+    contract = Contract(checks=commands("python -m nose"))
+    assert [path for path in ("nose.py", "src/nose/__init__.py", "json.py", "tests/random.py", "a/b/json.py", "app.py",
+                              "x.pth", "src/app/types.py") if takes_a_place(path, contract)] == [
+        "nose.py", "src/nose/__init__.py", "json.py", "tests/random.py", "x.pth"]  # fmt: skip
+
+
+def test_what_fails_with_the_judges_of_the_base_is_named() -> None:
+    output = "FAILED tests/test_a.py::test_x - assert 1 == 2\nFAILED tests/test_a.py::test_y[1]\n"
+    named = replace(RED, output_tail=output)
+    assert disputed_by([named, replace(RED, passed=True)]) == [
+        "tests/test_a.py::test_x fails",
+        "tests/test_a.py::test_y fails",
+    ]
+    assert disputed_by([replace(RED, output_tail="boom\n")]) == ["tests: fails (boom)"]
+    assert disputed_by([replace(named, hidden=True)]) == ["tests: fails"]
+
+
+def test_a_dispute_is_smaller_only_if_nothing_new_is_in_it() -> None:
+    assert is_smaller(["a"], ["a", "b"])
+    assert not is_smaller(["a", "b"], ["a", "b"])
+    assert not is_smaller(["c"], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "line"),
+    [
+        ("app.py", "import os\nif os.environ.get('PYTEST_CURRENT_TEST'):\n", 2),
+        ("app.py", "import sys\nif 'pytest' in sys.modules:\n", 2),
+        ("app.py", "\n\nos._exit(0)\n", 3),
+        ("app.py", "class A:\n    def __eq__(self, other: object) -> bool:\n        return True\n", 2),
+        ("app.js", "if (process.env.NODE_ENV === 'test') x()\n", 1),
+        ("tests/test_a.py", "import pytest\n", 0),
+        ("README.md", "Run pytest.\n", 0),
+        ("app.py", "def __eq__(self, other):\n    return self.x == other.x\n", 0),
+        ("app.py", "sys.exit(main())\n", 0),
+    ],
+)
+def test_code_that_behaves_differently_in_a_test(path: str, text: str, line: int) -> None:
+    assert [said.split(":")[1] for said in suspects([(path, 1, text)], JUDGES)] == ([str(line)] if line else [])
+
+
+def test_ci_that_was_there_is_questioned_and_new_ci_is_not() -> None:
+    changes = [edited(".github/workflows/ci.yml"), added(".github/workflows/more.yml"), gone(".gitlab-ci.yml")]
+    assert [said.partition(":")[0] for said in ci_changes(changes, ())] == [
+        ".github/workflows/ci.yml",
+        ".gitlab-ci.yml",
+    ]
+    assert ci_changes(changes, (".github", ".gitlab-ci.yml")) == []
+
+
+def test_every_change_is_told_and_only_strict_blocks() -> None:
+    changes = [gone("tests/test_a.py"), added("tests/test_b.py"), edited("src/a.py"), added("sitecustomize.py")]
+    told = told_changes(changes, CONTRACT, judges=JUDGES)
+    assert [(finding.kind, finding.path, finding.blocking) for finding in told] == [
+        ("check_shadowed", "sitecustomize.py", False),
+        ("test_deleted", "tests/test_a.py", False),
+        ("test_added", "tests/test_b.py", False),
+    ]
+    strict = told_changes(changes, replace(CONTRACT, guard="strict"), judges=JUDGES, waived=("tests/test_b.py",))
+    assert [finding.blocking for finding in strict] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("path", "judge"),
+    [
+        ("tests/test_x/notes.txt", "test"),
+        ("src/test_x/notes.py", None),
+        ("a/conftest.py", "settings"),
+        ("src/lib.rs", "inline tests"),
+        ("setup.cfg", "mixed settings"),
+        (".github/workflows/a.yml", "ci"),
+        ("src/contest.py", None),
+        ("tests.py", "test"),
+    ],
+)
+def test_what_a_file_is_to_a_run(path: str, judge: str | None) -> None:
+    found = judge_of(path)
+    assert (found.judge if found else None) == judge

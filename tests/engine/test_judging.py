@@ -1,0 +1,143 @@
+"""Work that passes only with tests the run changed: questioned once, then settled by a reviewer or a human."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.rig import Rig, Steps, claim, idle
+from untildone import wiring
+from untildone.agents.scripted import ScriptedAgent
+from untildone.core import events as ev
+from untildone.core.contract import Contract, commands
+from untildone.core.outcome import Order, Outcome
+from untildone.core.policy import Policy, Review
+from untildone.core.state import LoopState
+
+pytestmark = pytest.mark.anyio
+
+CHECK = "sh tests/run.sh"
+SCRIPT = 'grep -q good app.txt || { echo "FAILED tests/app_test.sh::test_app - no"; exit 1; }\n'
+APPROVE = idle("The goal asks for it.\n\nREVIEW: APPROVE", session_id="r")
+REFUSE = idle("The test was weakened.\n\nREVIEW: CHANGES", session_id="r")
+DISPUTED = ("tests/app_test.sh::test_app fails",)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    made = Rig(tmp_path)
+    (made.repo / "tests").mkdir()
+    (made.repo / "tests" / "run.sh").write_text(SCRIPT)
+    (made.repo / "app.txt").write_text("bad\n")
+    made.git("add", ".")
+    made.git("commit", "-qm", "a program that does not work yet")
+    return made
+
+
+def does(rig: Rig, **files: str) -> Any:
+    def act(_: Order) -> Outcome:
+        for name, text in files.items():
+            place = rig.repo / {"script": "tests/run.sh", "app": "app.txt", "new": "tests/more_test.sh"}[name]
+            place.write_text(text)
+        return claim(session_id="w")
+
+    return act
+
+
+async def run(rig: Rig, steps: Steps, reviews: Steps = (), **changes: Any) -> tuple[LoopState, ScriptedAgent]:
+    worker = ScriptedAgent(steps)
+    state = await wiring.start_run(
+        rig.spec(contract=Contract(checks=commands(CHECK)), review=Review(**changes)),
+        Policy(max_runs=4),
+        rig.around(worker, ScriptedAgent(reviews)),
+        run_id=rig.run_id,
+    )
+    return state, worker
+
+
+async def test_the_checks_of_the_base_judge_the_new_code_as_well(rig: Rig) -> None:
+    state, worker = await run(rig, [does(rig, script="true\n"), does(rig, script=SCRIPT, app="good\n")])
+    refused, passed = rig.seen(ev.IterationValidation)
+    assert [check.passed for check in refused.checks] == [True], "with the script as the agent left it"
+    assert [check.passed for check in refused.base_checks] == [False]
+    assert (refused.passed, refused.judges, refused.disputed) == (False, ("tests/run.sh",), DISPUTED)
+    assert "- tests/app_test.sh::test_app fails" in worker.orders[1].prompt
+    assert (passed.passed, passed.judges, passed.base_checks) == (True, (), ())
+    assert (state.stop_reason, state.verified, state.disputed) == ("validation_passed", True, ())
+    assert rig.git("status", "--porcelain") == ""
+
+
+async def test_whatever_was_edited_is_fine_where_the_base_agrees(rig: Rig) -> None:
+    state, _ = await run(rig, [does(rig, script=f"# better\n{SCRIPT}echo more\n", app="good\n", new="true\n")])
+    (passed,) = rig.seen(ev.IterationValidation)
+    assert (passed.passed, passed.judges) == (True, ("tests/more_test.sh", "tests/run.sh"))
+    assert [check.passed for check in passed.base_checks] == [True]
+    assert state.stop_reason == "validation_passed"
+
+
+async def test_new_tests_alone_cost_nothing(rig: Rig) -> None:
+    await run(rig, [does(rig, app="good\n", new="true\n")])
+    (passed,) = rig.seen(ev.IterationValidation)
+    assert (passed.passed, passed.judges, passed.base_checks) == (True, (), ())
+
+
+async def test_the_same_dispute_again_stops_the_run_and_a_human_accepts_it_without_another_iteration(rig: Rig) -> None:
+    state, _ = await run(rig, [does(rig, script="true\n"), claim()], disputes=False)
+    assert (state.stop_reason, state.stop_detail, state.attempts) == ("disputed", DISPUTED[0], 2)
+    await rig.say(ev.DisputeAccepted(by="human", disputed=state.disputed))
+    state, agent = await rig.resume([claim()])
+    assert (state.stop_reason, state.verified, state.accepted_by) == ("changes_accepted", False, "human")
+    assert agent.orders == []
+
+
+async def test_a_reviewer_settles_it_and_the_work_is_done_but_not_verified(rig: Rig) -> None:
+    state, _ = await run(rig, [does(rig, script="true\n"), claim()], [APPROVE])
+    assert (state.stop_reason, state.verified, state.accepted_by) == ("changes_accepted", False, "a reviewer")
+    assert state.accepted == DISPUTED
+
+
+async def test_a_reviewer_who_says_no_ends_the_run_and_a_waiver_lets_it_pass(rig: Rig) -> None:
+    state, _ = await run(rig, [does(rig, script="true\n"), claim()], [REFUSE])
+    assert (state.stop_reason, state.dispute_refused) == ("disputed", True)
+    await rig.say(ev.WaiverGiven(by="human", patterns=("tests/run.sh",)))
+    state, agent = await rig.resume([claim()])
+    assert (state.stop_reason, agent.orders) == ("validation_passed", [])
+
+
+async def test_one_that_becomes_smaller_goes_back_to_the_agent(rig: Rig) -> None:
+    two = SCRIPT.replace("exit 1", 'echo "FAILED tests/app_test.sh::test_b - no"; exit 1')
+    (rig.repo / "tests" / "run.sh").write_text(two)
+    (rig.repo / "tests" / "b.txt").write_text("")
+    rig.git("add", ".")
+    rig.git("commit", "-qm", "two tests")
+    state, _ = await run(rig, [does(rig, script="true\n"), does(rig, script=two, app="good\n")], disputes=False)
+    assert state.stop_reason == "validation_passed"
+
+
+async def test_code_that_asks_whether_it_is_tested_and_a_changed_ci_are_questioned(rig: Rig) -> None:
+    ci = rig.repo / ".github" / "workflows" / "ci.yml"
+    ci.parent.mkdir(parents=True)
+    ci.write_text("run: make test\n")
+    rig.git("add", ".")
+    rig.git("commit", "-qm", "ci")
+
+    def act(_: Order) -> Outcome:
+        (rig.repo / "app.txt").write_text("good\n")
+        ci.write_text("run: true\n")
+        (rig.repo / "app.py").write_text("import os\n\nif 'PYTEST_CURRENT_TEST' in os.environ:\n    print(42)\n")
+        return claim()
+
+    state, _ = await run(rig, [act, claim()], disputes=False)
+    assert state.stop_reason == "disputed"
+    assert [said.partition(": ")[0] for said in state.disputed] == ["app.py:3", ".github/workflows/ci.yml"]
+
+
+async def test_strict_lets_any_change_block(rig: Rig) -> None:
+    state = await wiring.start_run(
+        rig.spec(contract=Contract(checks=commands(CHECK), guard="strict")),
+        Policy(max_runs=1),
+        rig.around(ScriptedAgent([does(rig, app="good\n", new="true\n")])),
+        run_id=rig.run_id,
+    )
+    assert state.stop_reason == "max_runs_reached"
+    assert [(found.path, found.blocking) for found in state.findings] == [("tests/more_test.sh", True)]

@@ -1,0 +1,68 @@
+"""A commit of two: the code of one, and the files that judge it as they are in the other."""
+
+import pytest
+
+from untildone.core.base_judges import BaseJudges
+
+pytestmark = pytest.mark.anyio
+
+
+def files(repo, commit: str) -> list[str]:
+    return repo.git("ls-tree", "-r", "-z", "--name-only", commit).strip("\0").split("\0")
+
+
+async def test_files_are_put_back_left_out_and_rewritten_and_the_tree_is_not_touched(repo, open_in):
+    odd = ["tests/new\nline", ":(glob)*", "-x", "tests/with space"]
+    for name in odd:
+        repo.write(name, "old\n")
+    repo.write("tests/folder", "a file once\n")
+    repo.write("setup.cfg", "[tool:pytest]\na = 1\n")
+    start = repo.commit()
+    for name in odd:
+        (repo.path / name).unlink()
+    (repo.path / "tests/folder").unlink()
+    repo.write("tests/folder/inside", "now a folder\n")
+    repo.write("conftest.py", "new\n")
+    repo.write("app.py", "new\n")
+    repo.write("setup.cfg", "[x]\nb = 1\n")
+    new = repo.commit()
+    before = repo.git("status", "--porcelain"), repo.git("rev-parse", "HEAD"), repo.git("branch", "--list")
+    judges = BaseJudges(
+        restored=(*odd, "tests/folder"), removed=("conftest.py",), rewritten={"setup.cfg": "[x]\nb = 1\n[y]\n"}
+    )
+    made = await (await open_in(repo)).recombined(new, start, judges)
+    assert sorted(files(repo, made)) == sorted([*odd, "README.md", "app.py", "setup.cfg", "tests/folder"])
+    assert repo.git("show", f"{made}:tests/folder") == "a file once"
+    assert repo.git("show", f"{made}:setup.cfg") == "[x]\nb = 1\n[y]"
+    assert (repo.git("status", "--porcelain"), repo.git("rev-parse", "HEAD"), repo.git("branch", "--list")) == before
+
+
+async def test_what_was_run_and_linked_stays_so(repo, open_in):
+    repo.write("tests/run.sh", "true\n").chmod(0o755)
+    (repo.path / "tests/link").symlink_to("run.sh")
+    start = repo.commit()
+    for name in ("run.sh", "link"):
+        (repo.path / "tests" / name).unlink()
+    new = repo.commit()
+    made = await (await open_in(repo)).recombined(new, start, BaseJudges(restored=("tests/run.sh", "tests/link")))
+    listed = repo.git("ls-tree", "-r", made, "tests")
+    assert [line.split()[0] for line in listed.splitlines()] == ["120000", "100755"]
+
+
+async def test_texts_of_a_commit_and_what_is_new_between_two(repo, open_in):
+    repo.write("ci/check", "one\n")
+    repo.write("with space.sh", "two\n")
+    repo.write("app.py", "a = 1\nb = 2\nc = 3\n")
+    start = repo.commit()
+    workspace = await open_in(repo)
+    wanted = ["ci/check", "./ci", "nowhere", "with space.sh", "", "a\nb"]
+    assert await workspace.read_files(start, wanted) == {"ci/check": "one\n", "with space.sh": "two\n"}
+    repo.write("app.py", "a = 1\nimport pytest\nb = 2\nc = 3\n++ more\n")
+    repo.write("new.py", "import unittest\n")
+    repo.write("plain.py", "nothing\n")
+    new = repo.commit()
+    assert await workspace.added_text(start, new, "pytest|unittest") == [
+        ("app.py", 2, "import pytest"),
+        ("app.py", 5, "++ more"),
+        ("new.py", 1, "import unittest"),
+    ]
