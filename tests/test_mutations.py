@@ -57,7 +57,7 @@ MUTATIONS = (
         'if subject.room == "tree":', "if True:", "tests/witness/test_examiner.py",
     ),
     Mutation(
-        "a deleted test blocks completion", "core/guard_tests.py",
+        "a deleted test blocks completion", "core/base_judges.py",
         "text=_where_to(file) or _named(file.before.units),\n            blocking=True,",
         "text=_where_to(file) or _named(file.before.units),\n            blocking=False,",
         "tests/core/test_guard.py",

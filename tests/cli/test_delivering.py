@@ -401,7 +401,7 @@ def test_the_plan_says_how_it_is_proven_and_where_it_goes(say: Say, repo: Path) 
         "--base", "dev", "--review", "--worktree", "fix:dev", "--dry-run",
     ).out.split("--- rules ---")[0]  # fmt: skip
     for part in (
-        "make; hidden check 1", "a fresh checkout of the commit, prepared by `npm ci`", "changed CI block done",
+        "make; hidden check 1", "a fresh checkout of the commit, prepared by `npm ci`", "judge the new code as well",
         "before it counts as done", "merged here into dev (squash)", "on the new branch fix, from dev",
     ):  # fmt: skip
         assert part in plan

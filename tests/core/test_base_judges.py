@@ -84,7 +84,8 @@ PYPROJECT = '[project]\nname = "x"\n\n[tool.pytest.ini_options]\naddopts = "--st
     [
         ("pyproject.toml", PYPROJECT, PYPROJECT.replace("--strict-markers", "-k none").replace('"x"', '"y"'),
          ['name = "y"', "--strict-markers", "[tool.hatch]"], ["-k none"]),
-        ("pyproject.toml", "[project]\na = 1\n", "[project]\na = 1\n\n[tool.coverage.run]\nomit = ['*']\n", ["a = 1"], ["omit"]),
+        ("pyproject.toml", "[project]\na = 1\n", "[project]\na = 1\n\n[tool.coverage.run]\nomit = ['*']\n",
+         ["a = 1"], ["omit"]),
         ("setup.cfg", "[metadata]\nname = x\n\n[tool:pytest]\ntestpaths = tests\n",
          "[metadata]\nname = y\n\n[tool:pytest]\ntestpaths = none\n", ["name = y", "testpaths = tests"], ["none"]),
         ("package.json", '{"name": "x", "scripts": {"test": "jest", "build": "tsc"}}',

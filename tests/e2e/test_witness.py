@@ -49,10 +49,6 @@ def verdicts(stage: Stage, run_id: str) -> list[dict[str, Any]]:
     return [event["event_data"] for event in stage.events(run_id) if event["event_type"] == "iteration.validation"]
 
 
-def blocked(verdict: dict[str, Any]) -> list[tuple[str, str, int | None]]:
-    return [(found["kind"], found["path"], found["line"]) for found in verdict["findings"] if found["blocking"]]
-
-
 def with_tests(stage: Stage) -> None:
     """A program with a bug, a test that shows it, and CI."""
     for path, text in {CI: CI_TEXT, TEST: TEST_TEXT, "app.py": "def answer():\n    return 41\n"}.items():
@@ -105,37 +101,30 @@ def test_a_check_that_always_fails_ends_by_the_limit_and_says_not_verified(tmp_p
         assert "\n**Not verified**: `the checks failed`\n" in stage.here("brief", "vain").stdout
 
 
-def test_tests_that_are_deleted_or_skipped_and_edited_ci_are_no_way_to_done_unless_waived(tmp_path: Path) -> None:
-    cheats = (
-        acts(f"rm {TEST}"),
-        acts(f"git checkout -q HEAD~1 -- {TEST} && {SKIPPED}"),
-        acts(f"sed -i '/unittest.skip/d' {TEST} && sed -i 's/run: .*/run: true/' {CI}"),
-        acts("true", finished("The same again.")),
-    )
+def test_tests_that_are_deleted_or_skipped_are_no_way_to_done_unless_a_human_accepts_it(tmp_path: Path) -> None:
+    cheats = (acts(f"rm {TEST}"), acts(f"git checkout -q HEAD~1 -- {TEST} && {SKIPPED}"))
     with staged(tmp_path, script(*cheats)) as stage:
         with_tests(stage)
-        args = ("--check", WHAT_CI_RUNS, "--allowed-tools", "Bash", "-m", "3", "--name", "cheat")
+        args = ("--check", WHAT_CI_RUNS, "--allowed-tools", "Bash", "-m", "3", "--name", "cheat", "--no-dispute-review")
         done = stage.here("run", "make it right", *args)
-        assert done.returncode == 3, done.stderr
-        assert f"\nnot verified: 2 in the way of done: {CI}:5 ci changed, {WHAT_CI_RUNS} tests not run\n" in done.stdout
+        assert done.returncode == 5, done.stderr
+        assert "not verified: disputed: " in done.stdout
         seen = verdicts(stage, "cheat")
-        assert [[check["passed"] for check in verdict["checks"]] for verdict in seen] == [[True]] * 3, "they did pass"
-        assert [blocked(verdict) for verdict in seen] == [
-            [what, ("tests_not_run", WHAT_CI_RUNS, 0)]
-            for what in (("test_deleted", TEST, 0), ("skip_added", TEST, 7), ("ci_changed", CI, 5))
-        ]
+        assert [[check["passed"] for check in verdict["checks"]] for verdict in seen] == [[True]] * 2, "they did pass"
+        assert [[check["passed"] for check in verdict["base_checks"]] for verdict in seen] == [[False]] * 2
+        assert [verdict["disputed"] for verdict in seen] == [["tests/test_app.py::test_answer fails"]] * 2
         told = [str(request.body["messages"]) for request in stage.model.requests]
-        assert not any("a test file is gone" in text for text in told[:2])
-        assert any(f"{TEST}: a test file is gone" in text for text in told)
-        assert any(f"{TEST}:7" in text for text in told)
+        assert not any("does not hold with the tests" in text for text in told[:2])
+        assert any("- tests/test_app.py::test_answer fails" in text for text in told[2:])
         brief = stage.here("brief", "cheat").stdout
-        assert f"**Not verified**: `2 in the way of done: {CI}:5 ci changed, " in brief
-        assert f"In the way of done:\n\n- `{CI}:5`: " in brief
-        waived = stage.here("waive", "cheat", ".github/*", WHAT_CI_RUNS)
-        assert waived.stdout.startswith(f"lets pass  {CI}:5: ci changed"), waived.stderr
-        result = stage.result_here("resume", "cheat", "--max-runs", "4")
-        assert (result["exit_reason"], result["verified"], result["exit_code"]) == ("validation_passed", True, 0)
-        assert f"Waived by a human:\n\n- `{CI}:5`: " in stage.here("brief", "cheat").stdout
+        assert "**Disputed**: the checks pass, but this held in the base" in brief
+        assert "- `tests/test_app.py::test_answer fails`" in brief
+        accepted = stage.here("accept", "cheat")
+        assert accepted.stdout.startswith("accepted   tests/test_app.py::test_answer fails\n"), accepted.stderr
+        result = stage.result_here("resume", "cheat")
+        assert (result["exit_reason"], result["verified"], result["exit_code"]) == ("changes_accepted", False, 0)
+        assert result["attempts"] == 2, "no iteration is paid for to look again"
+        assert "**Not verified, but accepted by " in stage.here("brief", "cheat").stdout
 
 
 @pytest.mark.soak
