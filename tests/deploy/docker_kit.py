@@ -23,7 +23,7 @@ PACKAGES = (
     "systemd-sysv",
 )
 PLUGINS = ("docker-compose", "docker-buildx")
-PATIENCE = 120.0
+PATIENCE = 600.0
 AUTHORITIES = "etc/ssl/certs/ca-certificates.crt"
 HERE = Path(__file__).parent
 

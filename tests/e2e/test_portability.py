@@ -180,8 +180,8 @@ def one_story(here: Stage, there: Stage, server: Server, run_id: str) -> None:
     }
     kept = {event["seq"]: event["event_type"] for event in here.events(run_id)}
     assert all(kept[event["seq"]] == event["type"] for event in copied if event["seq"] < moved["seq"])
-    run = server.get(f"/runs/{run_id}")
-    assert (run["tenure"], run["status"]) == (1, "completed")
+    until(lambda: server.get(f"/runs/{run_id}")["status"] == "completed", "the end of the run on the server")
+    assert server.get(f"/runs/{run_id}")["tenure"] == 1
 
 
 def the_old_driver_is_refused(here: Stage, run_id: str) -> None:

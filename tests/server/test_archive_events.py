@@ -1,11 +1,12 @@
 import asyncio
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from msgspec.structs import replace as changed
 
+from costs import takes_at_most
 from server.events_kit import BOX, many, start, told
 from untildone.core.wire import Receipt
 from untildone.errors import SenderRefused, ServeError
@@ -335,15 +336,6 @@ async def test_a_start_without_a_sane_number_starts_nothing(archive: Archive) ->
     assert await _seqs(archive, EventFilter(iteration=1)) == []
 
 
-async def _quickest(look: Callable[[], Awaitable[object]]) -> float:
-    times = []
-    for _ in range(15):
-        begun = time.perf_counter()
-        await look()
-        times.append(time.perf_counter() - begun)
-    return min(times)
-
-
 @pytest.mark.parametrize("most", [10_000, pytest.param(100_000, marks=pytest.mark.soak)])
 async def test_a_long_run_opens_as_fast_as_one_of_100_events(archive: Archive, most: int) -> None:
     def edit(seq: int, last: int) -> bool:
@@ -362,9 +354,8 @@ async def test_a_long_run_opens_as_fast_as_one_of_100_events(archive: Archive, m
         EventFilter(iteration=1, limit=50),
     )
     for wanted in looks:
-        small = await _quickest(lambda: archive.events.read("small", wanted))  # noqa: B023 - called at once
-        large = await _quickest(lambda: archive.events.read("large", wanted))  # noqa: B023
-        assert large < 4 * small, wanted
+        small, large = (partial(archive.events.read, run_id, wanted) for run_id in ("small", "large"))
+        await takes_at_most(4, large, small)
     assert len(await archive.events.read("large", looks[2])) == 2
 
 

@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from time import perf_counter
 
 import msgspec
 import pytest
 
 from core.night_kit import night
 from core.run_kit import START, completed, opening, records, started
+from costs import takes_at_most
 from server.archive_kit import archive_in, control, raw, receive, stored
 from untildone.core import codec
 from untildone.core import events as ev
@@ -205,7 +206,6 @@ async def test_what_another_version_folded_is_folded_anew(archive: Archive, proj
 @pytest.mark.parametrize("most", [10_000, pytest.param(100_000, marks=pytest.mark.soak)])
 async def test_a_projection_costs_what_is_new(file_archive: Archive, most: int) -> None:
     """A hundred events on top of many thousand take about as long as on top of a hundred."""
-    spent: dict[str, list[float]] = {"short": [], "long": []}
     newest = {}
     projector = Projector(file_archive, Fanout(file_archive), every=0.001)
     async with projector.running():
@@ -215,15 +215,15 @@ async def test_a_projection_costs_what_is_new(file_archive: Archive, most: int) 
                 await receive(file_archive, run_id, told[start : start + 10_000], now=START)
             await projector.settled(run_id)
             newest[run_id] = told[-1]
-        for run_id in [*spent] * 7:
+
+        async def project(run_id: str) -> None:
             last = newest[run_id]
             news = [msgspec.structs.replace(last, seq=last.seq + n, at=last.at + n) for n in range(1, 101)]
             newest[run_id] = news[-1]
             await receive(file_archive, run_id, news, now=START)
-            began = perf_counter()
             await projector.settled(run_id)
-            spent[run_id].append(perf_counter() - began)
-    assert min(spent["long"]) < 3 * min(spent["short"])
+
+        await takes_at_most(3, partial(project, "long"), partial(project, "short"))
 
 
 def _a_long_run(size: int) -> list[Event]:

@@ -3,11 +3,11 @@
 import base64
 import random
 import string
-import time
-from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from costs import costs_at_most
 from untildone.uplink.finding import FEW, GRAM, Finding, Hints
 from untildone.uplink.masking import Masking
 from uplink.secret_corpus import FROM_ENV_FILES, FROM_ENVIRONMENT, SPELLINGS
@@ -85,19 +85,10 @@ def test_a_file_tells_a_secret_as_it_is_and_inside_base64(count: int) -> None:
         assert not masking.tells(content)
 
 
-def cheapest(work: Callable[[], object]) -> float:
-    found = []
-    for _ in range(5):
-        began = time.thread_time()
-        work()
-        found.append(time.thread_time() - began)
-    return min(found)
-
-
 def test_a_payload_costs_the_same_however_many_secrets_are_known() -> None:
     text = ('{"text": "' + "all is well here, and " * 4000 + '"}').encode()
     few, many = (Masking(dict.fromkeys(drawn(count), "K")) for count in (100, 5000))
-    assert cheapest(lambda: many.payload(text)) < 4 * cheapest(lambda: few.payload(text)) + 0.01
+    costs_at_most(4, lambda: many.payload(text), lambda: few.payload(text))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +104,7 @@ def test_a_payload_costs_the_same_however_many_secrets_are_known() -> None:
 def test_secrets_that_are_much_alike_take_no_longer_than_the_text_is_long(values: list[str]) -> None:
     masking = Masking(dict.fromkeys(values, "K"))
 
-    def cost(times: int) -> float:
-        text = f"{values[0]} {'a' * 8} {'abcdefgh-'}{'zq0000'}" * times + "a" * 20 * times
-        return cheapest(lambda: masking.text(text))
+    def mask(times: int) -> None:
+        masking.text(f"{values[0]} {'a' * 8} {'abcdefgh-'}{'zq0000'}" * times + "a" * 20 * times)
 
-    assert cost(400) < 16 * cost(100) + 0.05
+    costs_at_most(16, partial(mask, 400), partial(mask, 100))

@@ -3,12 +3,13 @@
 import json
 import re
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from costs import costs_at_most
 from untildone.core import trace as tr
 from untildone.core.codec import REGISTRY, decode, encode
 from untildone.core.events import Event, Record, Unknown
@@ -203,18 +204,10 @@ def test_no_secret_and_no_text_can_make_it_take_forever(unit: str) -> None:
     """Four times as much takes about four times as long, whatever an agent writes into a file and then says."""
     masking = Masking({f"{unit * 300}!a1b2c3d4": "A", f"a1b2c3d4{unit * 300}": "B"})
 
-    def cost(times: int) -> float:
-        text = f"{unit * times}x a1b2c3d4 {unit * times}"
-        return min(_timed(masking, text) for _ in range(3))
+    def mask(times: int) -> None:
+        masking.text(f"{unit * times}x a1b2c3d4 {unit * times}")
 
-    assert cost(4_000) < 16 * cost(1_000) + 0.05
-
-
-def _timed(masking: Masking, text: str) -> float:
-    """Seconds of the processor: how long it takes by the clock depends on what else is running."""
-    began = time.thread_time()
-    masking.text(text)
-    return time.thread_time() - began
+    costs_at_most(16, partial(mask, 4_000), partial(mask, 1_000))
 
 
 @pytest.mark.parametrize("count", [1, 6, 12, 40])
@@ -261,18 +254,11 @@ def test_every_event_is_known() -> None:
 def test_where_there_is_nothing_to_hide_a_look_is_enough(masking: Masking) -> None:
     """Against the least that anybody has to do with a payload (to decode and encode it), and growing no faster."""
 
-    def cost(work: Callable[[bytes], object], lines: int) -> float:
+    def told(lines: int) -> bytes:
         payload = encode(tr.AgentToolResult(iteration_num=1, tool_use_id="t", text="line of output\n" * lines))
         assert masking.payload(payload) is payload
-        return min(_once(work, payload) for _ in range(7)) / len(payload)
+        return payload
 
-    look, again = masking.payload, lambda data: json.dumps(json.loads(data))
-    assert cost(look, 200) < 60 * cost(again, 200)
-    assert cost(look, 4_000) < 10 * cost(look, 200)
-
-
-def _once(work: Callable[[bytes], object], payload: bytes) -> float:
-    began = time.thread_time()
-    for _ in range(10):
-        work(payload)
-    return time.thread_time() - began
+    short, long = told(200), told(4_000)
+    costs_at_most(60, partial(masking.payload, short), lambda: json.dumps(json.loads(short)))
+    costs_at_most(10 * len(long) / len(short), partial(masking.payload, long), partial(masking.payload, short))

@@ -40,15 +40,16 @@ def groups_of(run_id: str) -> list[Path]:
     """The groups of this run, wherever the loop that made them was."""
     if not _SAFE_ID.fullmatch(run_id):
         return []
-    return [group for root in _mounts() for group in root.rglob(f"{PREFIX}{run_id}.*") if group.is_dir()]
+    wanted = f"{PREFIX}{run_id}."
+    return [group for root in _mounts() for group in _below(root) if group.name.startswith(wanted)]
 
 
 def members(group: Path) -> set[int]:
     """The processes in it and in groups below it, made by whoever; none when it is gone."""
     found: set[int] = set()
-    for listing in (group / "cgroup.procs", *group.rglob("*/cgroup.procs")):
+    for folder in (group, *_below(group)):
         with contextlib.suppress(OSError):
-            found |= {int(pid) for pid in listing.read_text().split()}
+            found |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
     return found
 
 
@@ -64,10 +65,15 @@ def clear(group: Path, *, spared: Collection[int] = ()) -> set[int]:
         if time.monotonic() > give_up:
             break
         time.sleep(0.002)  # one that forks is met again
-    for folder in (*group.rglob("*/"), group):
+    for folder in (*reversed(_below(group)), group):
         with contextlib.suppress(OSError):
             folder.rmdir()
     return killed
+
+
+def _below(group: Path) -> list[Path]:
+    """All groups below one, outer ones first. Groups come and go meanwhile: `os.walk` passes over those that went."""
+    return [Path(at, name) for at, names, _ in os.walk(group) for name in names]
 
 
 def _home() -> Path | None:

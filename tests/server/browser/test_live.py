@@ -2,10 +2,12 @@
 
 import re
 import time
+from functools import partial
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from costs import costs_at_most
 from server.browser import plays
 from server.browser.conftest import Room
 from server.browser.stage import Stage
@@ -105,12 +107,7 @@ def test_a_long_run_opens_as_fast_as_a_short_one(stage: Stage, events: int) -> N
         begun(stage, run_id)
         stage.tell(run_id, said(1, count), sandbox=run_id)
 
-    def seconds(run_id: str) -> float:
-        start = time.perf_counter()
+    def opens(run_id: str) -> None:
         assert "word" in stage.get(f"/runs/{run_id}")
-        return time.perf_counter() - start
 
-    # In turn, so that whatever else this machine does slows down both; the best of many is the work itself.
-    taken = [(seconds(small), seconds(large)) for _ in range(10)]
-    short, long = (min(times) for times in zip(*taken, strict=True))
-    assert long < 3 * short
+    costs_at_most(3, partial(opens, large), partial(opens, small), clock=time.perf_counter)
