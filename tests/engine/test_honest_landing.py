@@ -177,12 +177,13 @@ async def test_what_an_agent_writes_into_git_does_not_change_what_the_log_says(t
         ("config", "branch.untildone/it.untildone-base", "production"),
         outcome=idle(),
     )
-    contract = Contract(checks=commands("true"))
+    # Green on the commit, red with the test that was there in the beginning.
+    contract = Contract(checks=commands("test ! -e tests/test_it.py"))
     await rig.run([lies], Policy(max_runs=1), contract=contract, landing=MERGE)
     await rig.say(ev.LimitsChanged(by="me", changes={"max_runs": 2}))
     state, _ = await rig.resume([claim()])
     assert (state.arrival.start, state.arrival.base) == (first, "work")
-    assert (state.stop_reason, state.verified) == ("max_runs_reached", False)
+    assert (state.stop_reason, state.verified, len(state.disputed)) == ("max_runs_reached", False, 1)
     assert "tests/test_it.py" in [finding.path for finding in state.findings]
     warned = [event.message for event in rig.seen(ev.ContinuousWarning)]
     assert any("the log" in line for line in warned)
