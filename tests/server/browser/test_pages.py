@@ -125,9 +125,11 @@ def test_everything_is_in_reach_of_the_keyboard(room: Room, stage: Stage) -> Non
         page.keyboard.press(key)
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text(names[0])
+    page.wait_for_load_state()  # keys work once the scripts are there
     page.keyboard.press("j")
     page.keyboard.press("g")
     expect(page.locator(".run").first).to_be_visible()
+    page.wait_for_load_state()
     page.keyboard.press("/")
     page.keyboard.type("iso-weeks")
     page.keyboard.press("Enter")

@@ -142,6 +142,7 @@ def test_seen_live_from_start_to_verified_done_with_a_word_in_between(room: Room
         mine.locator(".item").first.click()
         expect(page.locator(".line.said")).to_contain_text("I will look at what is there.", timeout=PATIENCE)
         expect(page.locator("#headline")).to_contain_text("Running: iteration 1")
+        page.wait_for_load_state()
 
         page.keyboard.press("m")
         page.locator("#message-text").fill("Years without a week 53 must be refused.")
