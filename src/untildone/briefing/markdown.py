@@ -269,7 +269,7 @@ def _fault(kind: str, times: int, failures: Sequence[ev.IterationFailed]) -> str
     cost = sum(failure.cost_usd or 0.0 for failure in failures)
     estimated = sum(failure.estimated_usd for failure in failures)
     unknown = sum(failure.cost_usd is None for failure in failures)
-    spent = dollars(cost) + (f" + about {dollars(estimated)} cut off" if estimated else "")
+    spent = dollars(cost) + (f" + about {dollars(estimated)} (estimate)" if estimated else "")
     spent += f" + {count(unknown, 'unknown amount')}" if unknown else ""
     took = format_duration(sum(failure.duration_seconds for failure in failures))
     said = f" Last: {span(failures[-1].error, 200)}" if failures[-1].error else ""
@@ -324,7 +324,7 @@ def _spend(view: RunView, rows: Sequence[IterationRow], found: Gathered) -> list
     lines += ["", *(f"- {gauge.label}: {gauge.text}" for gauge in view.gauges)] if view.gauges else []
     if not rows:
         return lines
-    lines += ["", "| iteration | outcome | tries | cost | cut off, about | time |", "|---|---|---|---|---|---|"]
+    lines += ["", "| iteration | outcome | tries | cost | estimate | time |", "|---|---|---|---|---|---|"]
     if len(rows) > _ROWS:
         lines.append(_sum_row(rows[:-_ROWS]))
     return [*lines, *(_spend_row(row) for row in rows[-_ROWS:])]

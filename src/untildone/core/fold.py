@@ -394,5 +394,6 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     tr.AgentSession: heard.session,
     tr.AgentReplyStarted: heard.reply_started,
     tr.AgentReply: heard.reply,
+    tr.AgentPriceUnknown: heard.price_unknown,
     tr.AgentQuota: _quota,
 }

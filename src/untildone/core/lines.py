@@ -151,7 +151,7 @@ def _iteration_failed(event: ev.IterationFailed, _: float) -> str | Timed:
 
 def _cost(cost: float | None, estimated: float) -> str:
     said = "cost unknown" if cost is None else dollars(cost)
-    return f"{said} + about {dollars(estimated)} cut off" if estimated else said
+    return f"{said} + about {dollars(estimated)} (estimate)" if estimated else said
 
 
 def _claimed(event: ev.IterationCompletionSignal, _: float) -> str:

@@ -295,6 +295,8 @@ class LoopState:
     """Which purse is being spent, as Claude last said."""
     spend_by_lane: tuple[tuple[str, float], ...] = ()
     """What each purse has paid, estimates included; closed iterations only."""
+    unpriced: tuple[str, ...] = ()
+    """Models whose price is not known: their tokens are counted at the dearest known price."""
     usage_limit_hit: bool = False
     """A usage or rate limit was met at least once."""
 

@@ -274,12 +274,12 @@ def _gauge_text(limit: Limit, used: float, value: float, now: float, zone: tzinf
 
 
 def spend_text(spend: Spend) -> str:
-    """`$0.42`, `$0.42 + about $0.03 cut off`, `unknown`: never 0 for what nobody knows."""
+    """`$0.42`, `$0.42 + about $0.03 (estimate)`, `unknown`: never 0 for what nobody knows."""
     if spend.unknown_costs and not spend.total_usd:
         return "unknown"
     said = dollars(spend.cost_usd)
     if spend.estimated_usd:
-        said += f" + about {dollars(spend.estimated_usd)} cut off"
+        said += f" + about {dollars(spend.estimated_usd)} (estimate)"
     return f"{said} + an unknown part" if spend.unknown_costs else said
 
 

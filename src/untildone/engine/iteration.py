@@ -14,7 +14,7 @@ from untildone.core.outcome import Order, Outcome
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
 from untildone.core.secrets import redact
 from untildone.core.state import LoopState
-from untildone.core.trace import IterationFilesChanged
+from untildone.core.trace import AgentPriceUnknown, IterationFilesChanged
 from untildone.engine.bookkeeping import settle_cut_replies
 from untildone.engine.effects import call_hook, tasks_event
 from untildone.engine.journal import Journal
@@ -118,6 +118,8 @@ async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) 
                 interrupting = asyncio.create_task(_interrupt(agent, discard=cut is HANG))
 
     async def tell(event: Event) -> None:
+        if isinstance(event, AgentPriceUnknown) and event.model in journal.state.unpriced:
+            return  # said before
         # Looked at inside the telling: a budget is enforced before the agent's next reply can begin.
         await journal.tell(event)
         look()
