@@ -170,3 +170,20 @@ def test_subagents_are_paid_for_however_it_ends(tmp_path: Path, how: signal.Sign
             stage.untildone(*args)
         result = json.loads(stage.here("status", "counter", "--json").stdout)
         assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-6)
+
+
+def test_background_agents_that_wake_each_other_do_not_go_on_for_ever(tmp_path: Path) -> None:
+    """Each result of a background agent wakes the main one, which starts the next: no turn is ever the last."""
+    call = {"description": "look", "prompt": "SUBORDINATE: look", "subagent_type": "general-purpose"}
+    starts = Reply(text="Next.", tools=(ToolCall("Agent", {**call, "run_in_background": True}),))
+    subordinate = Reply(when="SUBORDINATE", text="nothing there", repeat=10_000)
+    endless = (subordinate, *(starts, Reply(text=working("It looks around."))) * 200)
+    bounds = ("--max-wakeups", "3", "--error-threshold", "1")
+    with staged(tmp_path, Scenario(name="endless", iterations=(endless, endless))) as stage:
+        result = stage.result_here("run", "look", "-m", "1", *bounds, "--name", "survivor")
+        # Nothing was changed: an iteration that is cut in the middle of such a turn is a counted failure.
+        assert result["exit_reason"] in {"max_runs_reached", "consecutive_errors"}
+        assert (result["attempts"], len(told(stage, "agent.woken")) < 12) == (1, True)
+        warnings = [warning["message"] for warning in told(stage, "continuous.warning")]
+        assert any("start another one, 3 times (--max-wakeups 3)" in line for line in warnings)
+        assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), rel=0.2)

@@ -395,5 +395,6 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     tr.AgentReplyStarted: heard.reply_started,
     tr.AgentReply: heard.reply,
     tr.AgentPriceUnknown: heard.price_unknown,
+    tr.AgentWoken: heard.woken,
     tr.AgentQuota: _quota,
 }

@@ -42,6 +42,13 @@ def reply(state: LoopState, event: tr.AgentReply, _: float) -> LoopState:
     return replace(state, open=served, outage_since=None, limited_since=None, backoffs=0)
 
 
+def woken(state: LoopState, event: tr.AgentWoken, _: float) -> LoopState:
+    """The result of a background task started a turn; one that starts the next task may go on for ever."""
+    if state.open is None or not event.tasks_started:
+        return state
+    return replace(state, open=replace(state.open, wakeups=state.open.wakeups + 1))
+
+
 def price_unknown(state: LoopState, event: tr.AgentPriceUnknown, _: float) -> LoopState:
     """A model without a known price: told once in a run."""
     return replace(state, unpriced=(*state.unpriced, event.model))

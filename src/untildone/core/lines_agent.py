@@ -124,6 +124,7 @@ def _price_unknown(event: tr.AgentPriceUnknown, _: float) -> str:
 AGENT_LINERS: Mapping[type[ev.Event], Liner] = {
     tr.AgentSession: _session,
     tr.AgentPriceUnknown: _price_unknown,
+    tr.AgentWoken: lambda *_: "the result of a background task started another turn of the agent",
     tr.AgentReplyStarted: _silent,
     tr.AgentReply: _silent,
     tr.AgentQuota: _silent,

@@ -126,6 +126,7 @@ SETTINGS: tuple[Setting, ...] = (
         "it counts as productive if the tree changed.",
     ),
     _setting("policy", "faults", "background_grace", _seconds, "DURATION", "--background-grace"),
+    _setting("policy", "faults", "max_wakeups", units.limit, "N", "--max-wakeups"),
     _setting("policy", "faults", "loop_delay", _seconds, "DURATION", "--loop-delay"),
     # --- the agent ---
     _pick(

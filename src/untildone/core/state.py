@@ -46,6 +46,8 @@ class OpenIteration:
     session_id: str | None = None
     spend: Spend = field(default_factory=Spend)
     replies: int = 0
+    wakeups: int = 0
+    """Times that the result of a background task made the agent start another one."""
     reply_under_way: str | None = None
     """Message id of a reply that began and has not ended."""
     reply_under_way_usd: float = 0.0

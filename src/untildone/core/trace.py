@@ -80,6 +80,17 @@ class AgentPriceUnknown(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentWoken(AgentEvent):
+    """The result of a background task started another turn of the agent, and that turn is over."""
+
+    TYPE: ClassVar[str] = "agent.woken"
+    KIND: ClassVar[Kind] = "control"
+    iteration_num: int
+    tasks_started: int = 0
+    """Background tasks that it started in that turn: each will wake it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaWindow:
     """One window of a subscription's usage limit."""
 

@@ -7,9 +7,9 @@ from untildone.core import events as ev
 from untildone.core.claims import says_done, streak_needed
 from untildone.core.closing import Change, close_iteration, progress_of
 from untildone.core.dataclass import dataclass
-from untildone.core.decide import Iterate, interruption, next_look
+from untildone.core.decide import Iterate, endless, interruption, next_look
 from untildone.core.events import Event
-from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, Fault, Remedy
+from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, TURNS_EXHAUSTED, Fault, Remedy
 from untildone.core.outcome import Order, Outcome
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
 from untildone.core.secrets import redact
@@ -44,6 +44,9 @@ async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
     await journal.record(intent(journal.state, order, prompt, before, parts.clock.now()))
     told = agent_order(journal.state, order, prompt, rules(journal.state.spec, journal.state.policy))
     ended = await run_agent(journal, parts, parts.agent, told)
+    if ended.cut is TURNS_EXHAUSTED:
+        why = f"iteration {order.number} was ended: {endless(journal.state)}"
+        await journal.tell(ev.ContinuousWarning(message=why))
     await _close(journal, parts, before, ended)
     await call_hook(journal, parts, "after_iteration", {"iteration_num": order.number})
 
