@@ -206,7 +206,7 @@ class LoopState:
     baseline: tuple[tuple[str, bool], ...] | None = None
     """Each check's verdict before any work was done; None: not taken yet."""
     verdicts: tuple[tuple[str, str, bool], ...] = ()
-    """The newest verdicts as (commit, identity of the check, passed): both on one commit mean that it is flaky."""
+    """Verdicts as (commit or tree, identity of the check, passed): both on one commit mean that it is flaky."""
     tests_before: tuple[tuple[str, int, int | None], ...] = ()
     """By the identity of a check: tests it ran and skipped before any work was done."""
     red: tuple[tuple[str, str], ...] = ()

@@ -10,6 +10,7 @@ from untildone.core.contract import FAIL_TO_PASS, CheckSpec, Contract
 from untildone.core.decide import Verify
 from untildone.core.findings import FileChange, Finding
 from untildone.core.outcome import CheckResult
+from untildone.core.proven import doubted
 from untildone.core.state import LoopState
 from untildone.core.unprovable import cannot_run, has_no_program
 from untildone.core.verdict import (
@@ -109,7 +110,8 @@ async def examine(state: LoopState, parts: Parts, progress: Progress) -> Seen:
             elsewhere=elsewhere,
         )  # fmt: skip
     subject = Subject(commit=commit, room=contract.room)
-    results = await parts.witness.examine(subject, _commands(contract), flaky=state.flaky, progress=progress)
+    doubts = doubted(state, commit=commit, tree=tree.fingerprint)
+    results = await parts.witness.examine(subject, _commands(contract), flaky=doubts, progress=progress)
     for check in conditions(contract.checks):
         progress(f"looking whether {check.name} holds")
         is_green = all(result.passed for result in results)
