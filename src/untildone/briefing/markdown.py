@@ -163,7 +163,7 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
         why = "work was still open, or a limit came first" if claimed else "the agent never claimed to be done"
         when = "run once, before any work" if found.baseline else "never run"
         never = f"None. The checks ({wanted}) were {when}: {why}."
-        return [*lines, never, *baseline_lines(found.baseline)]
+        return [*lines, never, *baseline_lines(found.baseline, state.spec.contract)]
     at, last = found.validations[-1]
     passed = sum(all(check.passed for check in event.checks) for _, event in found.validations)
     kind = "commit" if state.spec.commit else "a snapshot of the tree,"
@@ -175,7 +175,7 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
     lines += ["", "| check | result | exit | seconds | sha256 of its output |", "|---|---|---|---|---|"]
     lines += [_check_row(check) for check in last.checks]
     lines += ["", where_checked(last.room)]
-    lines += [*check_remarks(last.checks, state.flaky), *baseline_lines(found.baseline)]
+    lines += [*check_remarks(last.checks, state.flaky), *baseline_lines(found.baseline, state.spec.contract)]
     if told := fail_to_pass_text(state):
         lines += ["", f"New tests on old code (--fail-to-pass): {told}."]
     if last.iteration_num < view.attempts:

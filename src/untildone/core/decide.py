@@ -171,7 +171,8 @@ def _owed(state: LoopState) -> Decision | None:
     """What the loop does by itself before it may stop for anything but a human."""
     if state.fatal == CLEAN_ROOM or state.arrival.trouble:
         return None
-    if state.spec.contract.checks and state.baseline is None and state.attempts == 0:
+    contract = state.spec.contract
+    if contract.checks and contract.baseline and state.baseline is None and state.attempts == 0:
         return Baseline()
     if state.claim_due or owes_check(state):
         return Verify(state.attempts)
