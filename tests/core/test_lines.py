@@ -32,7 +32,7 @@ def test_every_event_of_this_version_has_words_of_its_own(kind: type[Event]) -> 
     ("event", "said"),
     [
         (committed(1, "3f9ac21e77d1b2", "fix it\n\nbody"), "committed 3f9ac21e (2 files): fix it"),
-        (validation(2, passed=False), "checks failed at c0ffee00: pytest -q (exit 1)"),
+        (validation(2, passed=False), "checks failed at c0ffee00: pytest -q (exit 1: FAILED test_y)"),
         (validation(2, passed=True), "checks passed at c0ffee00: pytest -q"),
         (ev.ContinuousWarning(message="notes cut"), "note: notes cut"),
         (ev.LimitsChanged(by="me", changes={"max_runs": None}), "me changed the limits: max_runs = none"),

@@ -17,6 +17,7 @@ from untildone.briefing.gathered import Gathered, gather
 from untildone.briefing.safe import cell, fence, span
 from untildone.core import events as ev
 from untildone.core.durations import format_duration
+from untildone.core.failing_tests import what_failed
 from untildone.core.faults import FAULTS
 from untildone.core.figures import clock, count, dollars, git_command, short_commit
 from untildone.core.history import IterationRow, iteration_rows
@@ -239,7 +240,8 @@ def _failing_checks(found: Gathered) -> list[str]:
         elif not check.passed:
             command = f" ({span(its_command(check))})" if its_command(check) else ""
             how = exit_text(check.exit_code) if check.ran else "not run"
-            lines += [f"- The check {span(shown_check(check))}{command} fails ({how}). The end of its output:"]
+            what = f": {span(said)}" if (said := what_failed(check.output_tail)) else ""
+            lines += [f"- The check {span(shown_check(check))}{command} fails ({how}){what}. The end of its output:"]
             lines += ["", fence(check.output_tail, lines=25), ""]
     return lines
 

@@ -1,12 +1,13 @@
 """What was proven, folded: the baseline, verdicts of checks and guard, waivers, and reviews."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypedDict
 
 from untildone.core import breaker
 from untildone.core import events as ev
 from untildone.core.contract import Room
 from untildone.core.delivery import CLEAN_ROOM
+from untildone.core.failing_tests import what_failed
 from untildone.core.findings import waived as is_waived
 from untildone.core.state import LoopState
 
@@ -19,7 +20,7 @@ def baseline(state: LoopState, event: ev.BaselineTaken, _: float) -> LoopState:
     state = _remember(state, event.checks, commit=event.commit)
     taken = tuple((check.name, check.passed) for check in event.checks)
     if event.refused:
-        return replace(state, fatal=CLEAN_ROOM, fatal_detail=event.refused, red=_red(event.checks))
+        return replace(state, fatal=CLEAN_ROOM, fatal_detail=event.refused, **_failed(event.checks))
     counted = tuple(
         (state.spec.contract.identity(check.name, check.command), check.tests_run, check.tests_skipped)
         for check in event.checks
@@ -30,10 +31,10 @@ def baseline(state: LoopState, event: ev.BaselineTaken, _: float) -> LoopState:
 
 def validation(state: LoopState, event: ev.IterationValidation, at: float) -> LoopState:
     """The witness has looked. Only a claim that was wrong is held against the agent."""
-    red = _red(event.checks)
-    said: Literal["passed", "failed", ""] = "failed" if red else "passed" if event.checks else ""
+    failed = _failed(event.checks)
+    said: Literal["passed", "failed", ""] = "failed" if failed["red"] else "passed" if event.checks else ""
     state = _remember(state, event.checks, commit=event.commit, tree=event.tree)
-    state = replace(state, findings=event.findings, red=red, checks_said=said)
+    state = replace(state, findings=event.findings, checks_said=said, **failed)
     claimed = state.claim_due or not state.land_due
     if event.passed:
         newest = _newest(state, event)
@@ -120,8 +121,18 @@ def reviewed(state: LoopState, event: ev.IterationCompleted) -> LoopState:
     )
 
 
-def _red(checks: tuple[ev.CheckResult, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((check.name, "" if check.hidden else check.log) for check in checks if not check.passed)
+class _Failed(TypedDict):
+    red: tuple[tuple[str, str], ...]
+    failing: tuple[tuple[str, str], ...]
+
+
+def _failed(checks: tuple[ev.CheckResult, ...]) -> _Failed:
+    """The checks that failed, where all they printed is, and what failed in them: of a hidden one only its name."""
+    red = [check for check in checks if not check.passed]
+    return _Failed(
+        red=tuple((check.name, "" if check.hidden else check.log) for check in red),
+        failing=tuple((check.name, "" if check.hidden else what_failed(check.output_tail)) for check in red),
+    )
 
 
 def doubted(state: LoopState, *, commit: str | None, tree: str = "") -> tuple[str, ...]:

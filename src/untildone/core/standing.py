@@ -161,7 +161,10 @@ def delivery_json(state: LoopState) -> dict[str, Any]:
             "baseline": dict(state.baseline or ()),
             "flaky": list(state.flaky),
             "fail_to_pass": fail_to_pass_text(state) or None,
-            "red": [{"check": name, "log": log or None} for name, log in state.red],
+            "red": [
+                {"check": name, "log": log or None, "failed": dict(state.failing).get(name) or None}
+                for name, log in state.red
+            ],
         },
         "guard": {
             "mode": contract.guard,

@@ -211,6 +211,8 @@ class LoopState:
     """By the identity of a check: tests it ran and skipped before any work was done."""
     red: tuple[tuple[str, str], ...] = ()
     """What failed when the loop last looked: the check, and the file with all it printed if that may be told."""
+    failing: tuple[tuple[str, str], ...] = ()
+    """The same checks, and the first failed test of each with its message, as far as that may be told."""
     flaky: tuple[str, ...] = ()
     """Checks that gave both verdicts on one commit."""
     findings: tuple[Finding, ...] = ()

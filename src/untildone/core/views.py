@@ -107,6 +107,8 @@ class RunView:
     """Why nothing is verified although there is work, once a run has stopped without being done."""
     red: tuple[tuple[str, str], ...]
     """The checks that failed when the loop last looked, each with the file of all it printed."""
+    failing: tuple[tuple[str, str], ...]
+    """The same checks, and the first failed test of each with its message."""
     standing: tuple[tuple[str, str], ...]
     """What is proven, guarded and reviewed, and how far the work has come: a label and a few words each."""
     success: bool
@@ -168,6 +170,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         verified=state.verified,
         unproven=one_line(unproven(state), _GOAL_WIDTH) if reason and reason not in DONE else "",
         red=() if reason in DONE else state.red,
+        failing=() if reason in DONE else state.failing,
         standing=tuple(standing(state)),
         success=reason in DONE,
         exit_reason=reason,
