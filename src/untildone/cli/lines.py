@@ -30,6 +30,7 @@ _TONES: dict[type[ev.Event], Tone] = {
     ev.ContinuousWarning: "warn",
     ev.BudgetWarning: "warn",
     ev.ResourcesSeen: "warn",
+    ev.ClockJumped: "warn",
     ev.StoreTampered: "bad",
     ev.SteeringRefused: "bad",
     ev.HookFailed: "bad",

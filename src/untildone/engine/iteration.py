@@ -125,12 +125,14 @@ async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) 
             return  # said before
         # Looked at inside the telling: a budget is enforced before the agent's next reply can begin.
         await journal.tell(event)
+        await journal.heed_clock()
         look()
 
     dead = asyncio.create_task(until_hung(agent, parts.clock, journal.state.policy))
     working = asyncio.create_task(agent.iterate(order, tell))
     try:
         while not working.done():
+            await journal.heed_clock()
             look()
             others = [task for task in (working, dead) if not task.done()]
             await news(journal, parts.clock, next_look(journal.state, parts.clock.now()), *others)
