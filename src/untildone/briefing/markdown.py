@@ -205,6 +205,7 @@ def _not_done(view: RunView, state: LoopState, found: Gathered) -> list[str]:
         )
     if state.blocked:
         lines.append(f"- The agent says it is blocked (its words): {span(state.blocked, 500)}")
+    lines += [f"- This message did not reach the agent: {span(message, 500)}" for message in view.unheard]
     if state.half_done:
         half = state.half_done
         files = ", ".join(span(path, 100) for path in half.files[:_ITEMS])

@@ -75,7 +75,8 @@ def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
     if view.last_commit:
         took.append(f"{count(view.commits, 'commit')} (last {short_commit(view.last_commit)})")
     unproven = f"not verified: {view.unproven}" if view.unproven else ""
-    lines = (unproven, *_failed_checks(view), " · ".join(took), view.advice if advice else "")
+    unheard = [f"this message did not reach the agent: “{message}”" for message in view.unheard]
+    lines = (unproven, *_failed_checks(view), *unheard, " · ".join(took), view.advice if advice else "")
     return [one_line(line) for line in lines if line]
 
 

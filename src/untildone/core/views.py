@@ -109,6 +109,8 @@ class RunView:
     """The checks that failed when the loop last looked, each with the file of all it printed."""
     failing: tuple[tuple[str, str], ...]
     """The same checks, and the first failed test of each with its message."""
+    unheard: tuple[str, ...]
+    """Messages that no prompt has carried to the agent, once the run has stopped."""
     standing: tuple[tuple[str, str], ...]
     """What is proven, guarded and reviewed, and how far the work has come: a label and a few words each."""
     success: bool
@@ -171,6 +173,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         unproven=one_line(unproven(state), _GOAL_WIDTH) if reason and reason not in DONE else "",
         red=() if reason in DONE else state.red,
         failing=() if reason in DONE else state.failing,
+        unheard=tuple(one_line(message.content, _GOAL_WIDTH) for message in state.messages) if reason else (),
         standing=tuple(standing(state)),
         success=reason in DONE,
         exit_reason=reason,
