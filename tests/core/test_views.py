@@ -387,3 +387,11 @@ def test_waiting_is_no_work() -> None:
     assert "13s of work" in " ".join(closing_lines(done))
     gone = run_view(fold([*log, asked]), START + 9000, alive=False)
     assert (gone.elapsed_seconds, gone.worked_seconds) == (3, 3)
+
+
+def test_a_model_without_a_known_price_has_an_estimate_and_no_cost() -> None:
+    unpriced = tr.AgentPriceUnknown(iteration_num=1, model="acme")
+    view = seen(started(1), unpriced, completed(1, cost_usd=0.0, estimated_usd=1.2))
+    assert (view.cost, view.unpriced) == ("about $1.20 (estimate)", ("acme",))
+    assert result_json(view)["total_cost_usd"] is None
+    assert result_json(seen(started(1), completed(1, cost_usd=0.0)))["total_cost_usd"] == 0.0

@@ -187,3 +187,16 @@ def test_background_agents_that_wake_each_other_do_not_go_on_for_ever(tmp_path: 
         warnings = [warning["message"] for warning in told(stage, "continuous.warning")]
         assert any("start another one, 3 times (--max-wakeups 3)" in line for line in warnings)
         assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), rel=0.2)
+
+
+def test_a_budget_holds_for_a_model_whose_price_is_not_known(tmp_path: Path) -> None:
+    dear = bash("true", input_tokens=60_000, repeat=50)
+    with staged(tmp_path, Scenario(name="unknown", replies=(dear,))) as stage:
+        run = ("run", "spend", "--max-cost", "1.00", "--model", "acme-large-1", "--allowed-tools", "Bash")
+        result = stage.result_here(*run, "--name", "survivor")
+        assert (result["exit_reason"], result["exit_code"]) == ("max_cost_reached", 3)
+        assert len(stage.model.ledger.served()) == 2, "at the dearest known price, 60,000 tokens cost 0.60"
+        assert [said["model"] for said in told(stage, "agent.price_unknown")] == ["acme-large-1"]
+        status = json.loads(stage.here("status", "survivor", "--json").stdout)
+        assert (status["total_cost_usd"], status["unknown_costs"]) == (None, 0)
+        assert status["estimated_usd"] == pytest.approx(1.2, rel=0.05)

@@ -320,6 +320,9 @@ def _spend(view: RunView, rows: Sequence[IterationRow], found: Gathered) -> list
         lines.append(f"Lost {view.lost}. Where the same session went on, only the answer that broke off is gone.")
     if view.spend.estimated_usd:
         lines.append("Replies that were cut off in mid-air are estimates and stand apart.")
+    if view.unpriced:
+        names = ", ".join(span(model, 60) for model in view.unpriced)
+        lines.append(f"**No price is known for {names}**: these tokens are estimates, at the dearest known price.")
     if view.spend.unknown_costs:
         lines.append("**Some costs are unknown**: the true sum is higher than what is known.")
     if found.models:
