@@ -189,6 +189,7 @@ def test_background_agents_that_wake_each_other_do_not_go_on_for_ever(tmp_path: 
         assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), rel=0.2)
 
 
+@pytest.mark.soak
 def test_a_budget_holds_for_a_model_whose_price_is_not_known(tmp_path: Path) -> None:
     dear = bash("true", input_tokens=60_000, repeat=50)
     with staged(tmp_path, Scenario(name="unknown", replies=(dear,))) as stage:
