@@ -58,7 +58,7 @@ def test_every_option_is_handed_over() -> None:
 def test_what_was_not_asked_for_is_not_there() -> None:
     argv = build()
     flags = {word.partition("=")[0] for word in argv if word.startswith("--")}
-    assert not flags & {"--model", "--max-turns", "--max-budget-usd", "--resume", "--settings", "--input-format", "--"}
+    assert not flags & {"--model", "--max-budget-usd", "--resume", "--settings", "--input-format", "--"}
 
 
 def test_skipping_permissions_replaces_the_mode() -> None:

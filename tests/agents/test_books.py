@@ -3,8 +3,9 @@
 import pytest
 
 from agents.made_lines import STOPPED, books, end, fold, lines, of, parsed, result, said, start, text, tool
+from untildone.agents.prices import PRICES, cost, dearest
 from untildone.core.outcome import Usage
-from untildone.core.trace import AgentReply, AgentReplyStarted
+from untildone.core.trace import AgentPriceUnknown, AgentReply, AgentReplyStarted
 
 
 def test_a_cut_reply_is_an_estimate_though_its_stream_was_closed_properly() -> None:
@@ -34,10 +35,23 @@ def test_replies_no_result_accounts_for_are_booked_from_the_stream() -> None:
     assert not alone.failure.has_result
 
 
-def test_a_reply_without_a_price_makes_the_cost_unknown_until_a_result_knows() -> None:
-    unknown = (start("m1", model="other-model"), end())
-    assert fold(lines(*unknown))[0].outcome().cost_usd is None
-    assert fold(lines(*unknown, result(**books(0.5))))[0].outcome().cost_usd == 0.5
+def test_a_model_without_a_price_is_counted_at_the_dearest_one_and_said_once() -> None:
+    unknown = (start("m1", model="other-model"), end(), start("m2", model="other-model"), end())
+    conversation, events = fold(lines(*unknown))
+    assert [event.model for event in of(events, AgentPriceUnknown)] == ["other-model"]
+    dear = dearest(Usage(1000, 100))
+    assert dear >= max(cost(model, Usage(1000, 100)) or 0.0 for model in PRICES)
+    assert [(reply.cost_usd, reply.estimated_usd) for reply in of(events, AgentReply)] == [(None, dear)] * 2
+    outcome = conversation.outcome()
+    assert (outcome.cost_usd, outcome.estimated_usd) == (0.0, pytest.approx(2 * dear))
+
+
+def test_what_claude_says_a_model_without_a_price_costs_is_not_believed() -> None:
+    guess = {"model_usage_since_last_result": {"other-model": {"costUSD": 0.001, "inputTokens": 1000}}}
+    for claims in (guess, {"total_cost_usd": 0.001}):
+        outcome = fold(lines(start("m1", model="other-model"), end(0), result(**claims)))[0].outcome()
+        assert outcome.cost_usd == 0.0
+        assert outcome.estimated_usd == pytest.approx(dearest(Usage(1000, 0)), rel=0.01)
 
 
 def test_totals_are_used_when_a_result_has_nothing_better() -> None:

@@ -181,8 +181,10 @@ async def test_closing_an_agent_that_never_ran_is_harmless(tmp_path: Path) -> No
 async def test_an_agent_without_turns_left_is_not_asked_into_a_failure(tmp_path: Path) -> None:
     options = AgentOptions(allowed_tools=("Bash",), max_turns=2)
     async with staged(tmp_path, bash("true"), Reply(text="no status"), options=options) as stage:
-        assert (await stage.iterate()).failure is None
-        assert len(stage.model.requests) == 2
+        for number in range(1, 4):  # turns are counted anew in each iteration, also in the same process
+            assert (await stage.iterate()).failure is None
+            assert len(stage.model.requests) == 2 * number
+        assert len(set(stage.pids)) == 1
 
 
 DRIVER = """

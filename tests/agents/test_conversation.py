@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.made_lines import FOLDER, MODEL, answered, capture, fold, lines, of, result, said, start, text, tool
+from agents.made_lines import FOLDER, MODEL, answered, capture, fold, lines, of, result, said, start, tasks, text, tool
 from untildone.agents.conversation import ERROR_TEXT_CAP
 from untildone.core.events import Event
 from untildone.core.faults import classify
@@ -25,6 +25,7 @@ from untildone.core.trace import (
     AgentThinking,
     AgentToolResult,
     AgentToolUse,
+    AgentWoken,
 )
 
 
@@ -119,6 +120,14 @@ def test_the_session_is_told_once_though_init_comes_with_every_turn() -> None:
         lane="ANTHROPIC_API_KEY",
     )
     assert conversation.session_id == session.session_id
+
+
+def test_the_result_of_a_background_task_wakes_the_agent_and_what_it_starts_then_is_counted() -> None:
+    for name in ("background-task-two-results", "subagent-two-results"):
+        assert of(fold(capture(name))[1], AgentWoken) == [AgentWoken(iteration_num=7)]
+    woken = {"origin": {"kind": "task-notification"}}
+    story = (tasks("a"), result(), tasks(), tasks("b", "c"), result(**woken), tasks("c"), result(**woken))
+    assert [wake.tasks_started for wake in of(fold(lines(*story))[1], AgentWoken)] == [2, 0]
 
 
 def test_replies_are_told_as_they_stream() -> None:

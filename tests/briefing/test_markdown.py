@@ -39,7 +39,7 @@ def test_a_verified_night_says_so_first() -> None:
     assert "**Done and verified:" in head
     assert "fix the parser" in head
     assert "3 iterations, 3 without a fault, 0 failed" in head
-    assert "$3.86 + about $0.02 cut off" in head
+    assert "$3.86 + about $0.02 (estimate)" in head
     assert "branch `untildone/it`" in head
 
 
@@ -63,7 +63,7 @@ def test_the_evidence_names_command_exit_seconds_hash_and_commit() -> None:
 def test_faults_assumptions_questions_and_spend_are_all_there() -> None:
     text = briefing(night())
     assert "1 time `rate_limit`" in section(text, "Faults, and what they cost")
-    assert "$0.11 + about $0.02 cut off" in section(text, "Faults, and what they cost")
+    assert "$0.11 + about $0.02 (estimate)" in section(text, "Faults, and what they cost")
     assert "`CRLF is LF` (iteration 1)" in section(text, "Decisions and assumptions")
     assert "`Should CR end a line?` (iteration 3)" in section(text, "Questions for you")
     assert "| 2 | `ok` | 2 | $2.11 | $0.02 |" in section(text, "Spend")
@@ -156,7 +156,7 @@ def test_a_crash_is_told_with_what_was_mended_and_booked() -> None:
     assert "kept as `refs/untildone/run1/1`" in faults
     assert "`a b.py`" in section(text, "What was not done, and why")
     assert "(2 drivers in all)" in text
-    assert "$0.30 + about $0.05 cut off" in section(text, "Spend")
+    assert "$0.30 + about $0.05 (estimate)" in section(text, "Spend")
 
 
 def test_what_humans_asked_for_is_told() -> None:

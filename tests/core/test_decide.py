@@ -8,13 +8,13 @@ from core.run_kit import START, after, completed, done_claim, failed, now_of, st
 from untildone.core import events as ev
 from untildone.core.claims import Claim, Report
 from untildone.core.decide import STOP_RULES, Iterate, Stop, Verify, Wait, decide, interruption, next_look
-from untildone.core.faults import DISK_LOW, LIMIT_REACHED, QUOTA_KEPT
+from untildone.core.faults import DISK_LOW, LIMIT_REACHED, QUOTA_KEPT, TURNS_EXHAUSTED, Fault
 from untildone.core.limits import LIMITS, is_disk_low, warning_due
 from untildone.core.outcome import Evidence, Usage
 from untildone.core.policy import AgentOptions, Earlier, Policy
 from untildone.core.state import LoopState
 from untildone.core.stopping import ENDINGS, Reason
-from untildone.core.trace import AgentQuota, AgentReply, QuotaWindow
+from untildone.core.trace import AgentQuota, AgentReply, AgentWoken, QuotaWindow
 
 IDLE = Evidence(changed=False)
 
@@ -386,3 +386,26 @@ def test_only_the_first_iteration_goes_on_in_an_earlier_conversation() -> None:
     assert decide(state, now_of(state)) == Iterate(2, 0, None)
     state = after(started(1), failed(1, "overloaded", session_id="new", retry_at=0.0), earlier=earlier)
     assert decide(state, now_of(state)) == Iterate(1, 1, "new")
+
+
+@pytest.mark.parametrize(
+    ("starting", "waiting", "replies", "cut"),
+    [
+        (9, 0, 0, None),
+        (10, 0, 0, TURNS_EXHAUSTED),
+        (9, 90, 0, None),  # the results of many tasks that were started together
+        (0, 0, 300, None),
+        (0, 0, 301, TURNS_EXHAUSTED),
+    ],
+)
+def test_an_iteration_without_an_end_of_its_own_is_ended(
+    starting: int, waiting: int, replies: int, cut: Fault | None
+) -> None:
+    events: list[ev.Event] = [started(1)]
+    events += [AgentWoken(iteration_num=1, tasks_started=1)] * starting + [AgentWoken(iteration_num=1)] * waiting
+    events += [AgentReply(iteration_num=1, message_id=f"m{n}", model="m", usage=Usage()) for n in range(replies)]
+    state = after(*events)
+    assert interruption(state, now_of(state)) is cut
+    assert interruption(after(*events, completed(1), started(2)), now_of(state)) is None
+    free = after(*events, policy=Policy(max_wakeups=None), options=AgentOptions(max_turns=None))
+    assert interruption(free, now_of(state)) is None

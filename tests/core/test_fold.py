@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from core.event_kit import values_of
-from core.run_kit import after, completed, done_claim, failed, now_of, opening, records, started
+from core.run_kit import START, after, completed, done_claim, failed, now_of, opening, records, started
 from untildone.core import codec
 from untildone.core import events as ev
 from untildone.core import trace as tr
@@ -220,3 +220,24 @@ def test_the_state_is_plain_values() -> None:
     for field in fields(LoopState):
         assert getattr(back, field.name) == getattr(state, field.name), field.name
     assert decide(back, now_of(state)) == decide(state, now_of(state))
+
+
+def test_a_clock_that_jumps_moves_every_moment_that_a_duration_is_counted_from() -> None:
+    hour = 3600.0
+    events = [*opening(), started(1), failed(1, "overloaded", retry_at=START + 60), started(1, retry=1)]
+    before = fold(records(events))
+    jumped = [Record(seq=before.last_seq + 1, at=START + hour + 6, event=ev.ClockJumped(seconds=hour))]
+    after_jump = fold(jumped, before)
+    assert before.open is not None
+    assert after_jump.open is not None
+    assert after_jump.open.started_at - before.open.started_at == hour
+    assert after_jump.active_seconds - before.active_seconds == pytest.approx(1.0)
+    assert after_jump.elapsed(START + hour + 7) == pytest.approx(before.elapsed(START + 7))
+    assert [moment - hour for moment in after_jump.calls] == list(before.calls)
+    waiting = fold(records(events[:-1]))
+    for cause, moves in (("overloaded", hour), ("usage_limit", 0.0)):
+        assert waiting.wait is not None
+        rests = replace(waiting, wait=replace(waiting.wait, cause=cause))
+        moved = fold([replace(jumped[0], seq=rests.last_seq + 1)], rests).wait
+        assert moved is not None
+        assert moved.until - waiting.wait.until == moves

@@ -32,7 +32,7 @@ def test_every_event_of_this_version_has_words_of_its_own(kind: type[Event]) -> 
     ("event", "said"),
     [
         (committed(1, "3f9ac21e77d1b2", "fix it\n\nbody"), "committed 3f9ac21e (2 files): fix it"),
-        (validation(2, passed=False), "checks failed at c0ffee00: pytest -q (exit 1)"),
+        (validation(2, passed=False), "checks failed at c0ffee00: pytest -q (exit 1: FAILED test_y)"),
         (validation(2, passed=True), "checks passed at c0ffee00: pytest -q"),
         (ev.ContinuousWarning(message="notes cut"), "note: notes cut"),
         (ev.LimitsChanged(by="me", changes={"max_runs": None}), "me changed the limits: max_runs = none"),
@@ -120,7 +120,7 @@ def test_what_the_agent_said_is_told_when_a_human_may_have_to_act() -> None:
 def test_a_failure_names_cause_cost_and_what_was_cut_off() -> None:
     said = line(failed(2, "overloaded", error="529 Overloaded", cost_usd=None, estimated_usd=0.03))
     assert said is not None
-    for part in ("iteration 2", "cost unknown", "about $0.03 cut off", "529: overloaded"):
+    for part in ("iteration 2", "cost unknown", "about $0.03 (estimate)", "529: overloaded"):
         assert part in said
 
 

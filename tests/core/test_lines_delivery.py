@@ -27,7 +27,7 @@ def line(event: Event) -> str | None:
         (validation(2, passed=True, findings=(EDITED,)),
          "checks passed at c0ffee00: pytest -q; guarded files changed: 1"),
         (validation(2, passed=False, checks=(check(passed=False, was_green=False),)),
-         "checks failed at c0ffee00: pytest -q (exit 1, red before the run too)"),
+         "checks failed at c0ffee00: pytest -q (exit 1: FAILED test_y, red before the run too)"),
         (validation(2, passed=False, checks=(check(passed=False, hidden=True, name="hidden check 1", command="psst"),)),
          "checks failed at c0ffee00: hidden check 1 (failed)"),
         (validation(2, passed=False, checks=(check(passed=False, command="", name="pushed", output_tail="3 commits"),)),

@@ -10,6 +10,7 @@ from untildone.core import events as ev
 from untildone.core.contract import Contract, commands
 from untildone.core.delivery import done_for, is_proven, needs_witness
 from untildone.core.outcome import CheckResult
+from untildone.core.proven import doubted
 from untildone.core.stopping import Reason
 
 NAMES = ("a", "b")
@@ -52,6 +53,23 @@ def test_what_may_change_while_the_commit_does_not_is_no_contradiction() -> None
             looked("c1", check("a", passed=False, **changes)), looked("c1", check("a", passed=True, **changes))
         )
         assert state.flaky == (), changes
+
+
+def test_a_failure_is_remembered_on_its_commit_however_many_verdicts_follow() -> None:
+    red, green = check("a", passed=False), check("a", passed=True)
+    later = [looked(f"c{n}", green, check("b", passed=True)) for n in range(2, 300)]
+    state = after(looked("c1", red), *later, checks=NAMES)
+    assert doubted(state, commit="c1") == ("a",)
+    assert doubted(state, commit="c2") == ()
+    assert len(state.verdicts) == 201
+    assert after(looked("c1", red), *later, looked("c1", green), checks=NAMES).flaky == ("a",)
+
+
+def test_in_the_tree_a_verdict_belongs_to_what_the_tree_held() -> None:
+    red = replace(looked("c1", check("a", passed=False, room="tree")), tree="t1")
+    state = after(red, contract=Contract(checks=commands(*NAMES), room="tree"))
+    assert doubted(state, commit="c1", tree="t1") == ("a",)
+    assert doubted(state, commit="c1", tree="t2") == ()
 
 
 def test_a_refused_baseline_stops_before_any_work() -> None:

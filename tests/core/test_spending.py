@@ -1,5 +1,7 @@
 """Who paid, and what trouble has cost."""
 
+from dataclasses import replace
+
 import pytest
 
 from core.run_kit import after, completed, failed, started
@@ -76,3 +78,16 @@ def test_what_was_cut_off_on_purpose_is_not_lost_to_trouble(fault: str) -> None:
 
 def test_nothing_is_filed_for_nothing() -> None:
     assert filed((("a", 1.0),), "b", 0.0) == (("a", 1.0),)
+
+
+def test_what_is_estimated_counts_against_a_budget_while_the_iteration_runs() -> None:
+    state = after(
+        started(1),
+        tr.AgentPriceUnknown(iteration_num=1, model="m"),
+        tr.AgentReply(iteration_num=1, message_id="a", model="m", usage=Usage(), estimated_usd=0.6),
+        tr.AgentReplyStarted(iteration_num=1, message_id="b", model="m", usage=Usage(), estimated_usd=0.2),
+    )
+    assert (state.unpriced, state.spent_usd) == (("m",), 0.6)
+    assert state.open is not None
+    assert (state.open.spend.unknown_costs, state.open.reply_under_way_usd) == (0, 0.2)
+    assert after(started(1), replace(reply(0), cost_usd=None)).open.spend.unknown_costs == 1  # type: ignore[union-attr]

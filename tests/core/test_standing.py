@@ -259,16 +259,21 @@ def test_programs_see_the_same() -> None:
 
 
 def test_a_run_that_stopped_names_the_file_of_what_failed() -> None:
-    red = check(passed=False, name="tests", log="/logs/1.log")
-    hidden = check(passed=False, name="hidden check 1", hidden=True, log="/logs/2.log")
+    output = "FAILED tests/test_a.py::test_f - assert 0 == 1\n"
+    red = check(passed=False, name="tests", log="/logs/1.log", output_tail=output)
+    hidden = check(passed=False, name="hidden check 1", hidden=True, log="/logs/2.log", output_tail=output)
     failed = validation(1, passed=False, checks=(red, check(passed=True, log="/logs/3.log"), hidden))
     state = after(PREPARED, *WORK, failed, STOPPED, checks=("make",))
     lines = closing_lines(run_view(state, now_of(state)))
     assert [line for line in lines if "/logs" in line] == [
-        "tests failed when it was last run: all it printed is in /logs/1.log"
+        "tests failed: tests/test_a.py::test_f: assert 0 == 1; all it printed is in /logs/1.log"
     ]
+    assert sum("test_f" in line for line in lines) == 1
     told = status_json(run_view(state, now_of(state)), state)["proof"]["red"]
-    assert told == [{"check": "tests", "log": "/logs/1.log"}, {"check": "hidden check 1", "log": None}]
+    assert told == [
+        {"check": "tests", "log": "/logs/1.log", "failed": "tests/test_a.py::test_f: assert 0 == 1"},
+        {"check": "hidden check 1", "log": None, "failed": None},
+    ]
     mended = after(PREPARED, *WORK, failed, *WORK, validation(1, passed=True), STOPPED, checks=("make",))
     assert run_view(mended, now_of(mended)).red == ()
 

@@ -135,7 +135,7 @@ def test_a_gauge_never_overflows() -> None:
 
 def test_estimates_stand_apart_and_unknown_is_never_zero() -> None:
     assert seen(started(1), completed(1, cost_usd=0.42)).cost == "$0.42"
-    assert seen(started(1), completed(1, cost_usd=0.42, estimated_usd=0.03)).cost == "$0.42 + about $0.03 cut off"
+    assert seen(started(1), completed(1, cost_usd=0.42, estimated_usd=0.03)).cost == "$0.42 + about $0.03 (estimate)"
     unknown = seen(started(1), completed(1, cost_usd=None))
     assert unknown.cost == "unknown"
     assert result_json(unknown)["total_cost_usd"] is None
@@ -308,7 +308,7 @@ def test_the_last_words_name_the_figures_and_the_next_step() -> None:
     took, advice = closing_lines(run_view(fold(night()), START + 1000))
     for part in (
         "3 iterations (3 without a fault)",
-        "$3.86 + about $0.02 cut off",
+        "$3.86 + about $0.02 (estimate)",
         "6 file changes",
         "2 commits (last c0ffee00)",
     ):
@@ -387,3 +387,11 @@ def test_waiting_is_no_work() -> None:
     assert "13s of work" in " ".join(closing_lines(done))
     gone = run_view(fold([*log, asked]), START + 9000, alive=False)
     assert (gone.elapsed_seconds, gone.worked_seconds) == (3, 3)
+
+
+def test_a_model_without_a_known_price_has_an_estimate_and_no_cost() -> None:
+    unpriced = tr.AgentPriceUnknown(iteration_num=1, model="acme")
+    view = seen(started(1), unpriced, completed(1, cost_usd=0.0, estimated_usd=1.2))
+    assert (view.cost, view.unpriced) == ("about $1.20 (estimate)", ("acme",))
+    assert result_json(view)["total_cost_usd"] is None
+    assert result_json(seen(started(1), completed(1, cost_usd=0.0)))["total_cost_usd"] == 0.0

@@ -50,6 +50,9 @@ class StillClock:
     def now(self) -> float:
         return self._now
 
+    def steady(self) -> float:
+        return self._now
+
     async def sleep(self, seconds: float) -> None:
         if seconds >= LONG_NAP:
             await self._real.sleep(seconds)

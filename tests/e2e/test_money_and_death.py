@@ -170,3 +170,34 @@ def test_subagents_are_paid_for_however_it_ends(tmp_path: Path, how: signal.Sign
             stage.untildone(*args)
         result = json.loads(stage.here("status", "counter", "--json").stdout)
         assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-6)
+
+
+def test_background_agents_that_wake_each_other_do_not_go_on_for_ever(tmp_path: Path) -> None:
+    """Each result of a background agent wakes the main one, which starts the next: no turn is ever the last."""
+    call = {"description": "look", "prompt": "SUBORDINATE: look", "subagent_type": "general-purpose"}
+    starts = Reply(text="Next.", tools=(ToolCall("Agent", {**call, "run_in_background": True}),))
+    subordinate = Reply(when="SUBORDINATE", text="nothing there", repeat=10_000)
+    endless = (subordinate, *(starts, Reply(text=working("It looks around."))) * 200)
+    bounds = ("--max-wakeups", "3", "--error-threshold", "1")
+    with staged(tmp_path, Scenario(name="endless", iterations=(endless, endless))) as stage:
+        result = stage.result_here("run", "look", "-m", "1", *bounds, "--name", "survivor")
+        # Nothing was changed: an iteration that is cut in the middle of such a turn is a counted failure.
+        assert result["exit_reason"] in {"max_runs_reached", "consecutive_errors"}
+        assert (result["attempts"], len(told(stage, "agent.woken")) < 12) == (1, True)
+        warnings = [warning["message"] for warning in told(stage, "continuous.warning")]
+        assert any("start another one, 3 times (--max-wakeups 3)" in line for line in warnings)
+        assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), rel=0.2)
+
+
+@pytest.mark.soak
+def test_a_budget_holds_for_a_model_whose_price_is_not_known(tmp_path: Path) -> None:
+    dear = bash("true", input_tokens=60_000, repeat=50)
+    with staged(tmp_path, Scenario(name="unknown", replies=(dear,))) as stage:
+        run = ("run", "spend", "--max-cost", "1.00", "--model", "acme-large-1", "--allowed-tools", "Bash")
+        result = stage.result_here(*run, "--name", "survivor")
+        assert (result["exit_reason"], result["exit_code"]) == ("max_cost_reached", 3)
+        assert len(stage.model.ledger.served()) == 2, "at the dearest known price, 60,000 tokens cost 0.60"
+        assert [said["model"] for said in told(stage, "agent.price_unknown")] == ["acme-large-1"]
+        status = json.loads(stage.here("status", "survivor", "--json").stdout)
+        assert (status["total_cost_usd"], status["unknown_costs"]) == (None, 0)
+        assert status["estimated_usd"] == pytest.approx(1.2, rel=0.05)

@@ -36,6 +36,9 @@ class FastClock:
     def now(self) -> float:
         return self._epoch + (time.monotonic() - self._began) * self._speed
 
+    def steady(self) -> float:
+        return FastClock.now(self)
+
     async def sleep(self, seconds: float) -> None:
         """Ends early when the time is skipped."""
         ends = self.now() + seconds

@@ -14,6 +14,7 @@ from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract, commands
 from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import Policy
+from untildone.core.standing import standing
 from untildone.git.tree_copy import MOST_BYTES
 
 pytestmark = pytest.mark.anyio
@@ -83,7 +84,7 @@ async def test_what_a_check_leaves_behind_is_never_in_the_tree(rig: Rig) -> None
     red, green = (f"{check} echo x >> {rig.tmp / name};" for name in ("red", "green"))
 
     def work(order: Order) -> Outcome:
-        assert (counted(rig, "red"), counted(rig, "green")) == (3, 1), "red is looked at again, green is not"
+        assert (counted(rig, "red"), counted(rig, "green")) == (2, 1), "red is run once more, in a copy of the tree"
         return writes(rig.repo / "b.txt", "b\n", claim())(order)
 
     state, _ = await rig.run([work], contract=contract(f"{red} test -f b.txt", f"{green} true"))
@@ -155,8 +156,27 @@ async def test_a_check_that_wavers_at_the_start_is_flaky_and_not_refused(rig: Ri
     state, _ = await rig.run([claim()], contract=contract(check))
     assert (state.stop_reason, state.flaky) == ("validation_passed", (check,))
     assert [result.flaky for result in rig.seen(ev.BaselineTaken)[0].checks] == [True]
-    # Twice before; after the claim once, and three times in a row because it wavered.
-    assert counted(rig) == 6
+    # In the room, in a copy of the tree, in the room again; after the claim once, and three times because it wavered.
+    assert counted(rig) == 7
+
+
+async def test_a_check_that_does_not_end_in_time_is_run_once(rig: Rig) -> None:
+    wanted = contract(f"echo x >> {rig.tmp / 'count'}; sleep 60", timeout=0.3)
+    state, _ = await rig.run([idle()], Policy(max_runs=1), contract=wanted)
+    assert (state.stop_reason, counted(rig)) == ("max_runs_reached", 1)
+
+
+async def test_what_is_run_before_any_work_is_said_once_and_can_be_left_out(rig: Rig) -> None:
+    check = f"echo x >> {rig.tmp / 'count'}; test -f b.txt"
+    steps = [writes(rig.repo / "b.txt", "b\n", claim())]
+    state, _ = await rig.run(steps, contract=contract(check, baseline=False))
+    assert (state.stop_reason, counted(rig), state.baseline) == ("validation_passed", 1, None)
+    (verdict,) = rig.seen(ev.IterationValidation)
+    assert [one.was_green for one in verdict.checks] == [None]
+    assert "not known" in dict(standing(state))["red before"]
+    other = Rig(rig.tmp / "other")
+    await other.run([claim()], Policy(max_runs=1), contract=contract("test -f a.txt"))
+    assert sum("before any work" in told.said for told in other.seen(ev.WitnessAtWork)) == 1
 
 
 # --- how many tests were run ---------------------------------------------------------------------------------

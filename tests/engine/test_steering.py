@@ -11,9 +11,12 @@ from engine.rig import Rig, claim, counting, idle
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
+from untildone.core.contract import Contract, commands
+from untildone.core.oneliners import closing_lines
 from untildone.core.outcome import Order, Outcome, Usage
 from untildone.core.policy import Policy
 from untildone.core.trace import AgentReply, AgentSession, AgentStarted
+from untildone.core.views import run_view
 from untildone.ports import Tell
 
 pytestmark = pytest.mark.anyio
@@ -151,3 +154,28 @@ async def test_cancelling_the_driver_still_books_and_suspends(rig: Rig) -> None:
     run.cancel()
     state, _ = await run
     assert (state.stop_reason, state.phase, state.spent_usd) == ("shutdown_signal", "suspended", pytest.approx(0.4))
+
+
+async def test_a_message_that_arrives_while_the_last_checks_run_is_heard(rig: Rig) -> None:
+    begun, said = rig.tmp / "begun", rig.tmp / "said"
+    check = f"touch {begun}; while ! test -e {said}; do sleep 0.02; done"
+    waits = Contract(checks=commands(check), guard="off", room="tree", baseline=False)
+    run = asyncio.create_task(rig.run([claim(), claim()], contract=waits))
+    while not begun.exists():
+        await asyncio.sleep(0.01)
+    await rig.say(ev.MessageReceived(content="and the docs", by="u"))
+    await rig.until(ev.MessageReceived)
+    said.touch()
+    state, agent = await run
+    assert (state.stop_reason, state.attempts, state.messages) == ("validation_passed", 2, ())
+    assert "and the docs" in agent.orders[1].prompt
+
+
+async def test_a_message_that_a_limit_leaves_unheard_is_reported(rig: Rig) -> None:
+    step = Step(outcome=idle(), delay=0.5)
+    run = asyncio.create_task(rig.run([step], Policy(max_runs=1)))
+    await rig.until(AgentStarted)
+    await rig.say(ev.MessageReceived(content="and the docs", by="u"))
+    state, _ = await run
+    assert state.stop_reason == "max_runs_reached"
+    assert any("and the docs" in line for line in closing_lines(run_view(state, rig.clock.now())))

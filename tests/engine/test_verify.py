@@ -234,6 +234,13 @@ async def test_a_flaky_check_that_fails_again_is_not_believed_and_stays_suspect(
     assert "both verdicts on the same commit" in agent.orders[1].prompt
 
 
+async def test_red_twice_and_then_green_on_the_same_commit_is_not_believed_at_once(rig: Rig) -> None:
+    # The baseline passes; the first claim is red twice. Nothing is changed, and the same commit passes, three times.
+    check = verdicts_of(rig, [True, False, False, True, True, True, False])
+    state, _ = await rig.run([claim(), claim()], Policy(max_runs=2), contract=contract(check))
+    assert (state.verified, state.flaky, times_run(rig)) == (False, (check,), 7)
+
+
 async def test_what_passes_only_because_the_first_try_left_something_is_not_believed(rig: Rig) -> None:
     check = "test ! -f b.txt || test -f made || { touch made; false; }"
     steps = [writes(rig.repo / "b.txt", "", claim())]

@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from untildone.agents.prices import cost_from, count, dollars, usage_from
+from untildone.agents.prices import count, dearest, dollars, price_of, priced, usage_from
 from untildone.agents.stream import Line
 from untildone.core.dataclass import dataclass
 from untildone.core.events import Event
 from untildone.core.outcome import Usage
-from untildone.core.trace import AgentReply, AgentReplyStarted
+from untildone.core.trace import AgentPriceUnknown, AgentReply, AgentReplyStarted
 
 _ROUNDING = 1e-9
 
@@ -18,6 +18,16 @@ _ROUNDING = 1e-9
 class _Reply:
     model: str
     usage: dict[str, Any]
+
+    @property
+    def known_usd(self) -> float | None:
+        """None: the model has no known price."""
+        return priced(self.model, self.usage)[0]
+
+    @property
+    def estimated_usd(self) -> float:
+        """0 if the model has a known price."""
+        return priced(self.model, self.usage)[1]
 
 
 class Books:
@@ -31,10 +41,11 @@ class Books:
         self._unmeasured: dict[str, _Reply] = {}
         self._served: set[str] = set()
         self._since_result: list[_Reply] = []
-        self._results: list[float | None] = []
+        self._results: list[float] = []
         self._result_usage = Usage()
         self._last_total = baseline_usd
         self._booked_estimate = 0.0
+        self._unpriced: set[str] = set()
 
     def start(self, message_id: str, model: str, usage: Any) -> list[Event]:
         """A reply began to stream."""
@@ -43,7 +54,7 @@ class Books:
         self._current = message_id
         self._unmeasured.pop(message_id, None)
         reply = self._under_way[message_id] = _Reply(model, dict(usage) if isinstance(usage, Mapping) else {})
-        return [self._started(message_id, reply)]
+        return self._began(message_id, reply)
 
     def progress(self, message_id: str | None, usage: Any) -> None:
         """A reply under way reported its usage so far."""
@@ -66,7 +77,8 @@ class Books:
                 message_id=name,
                 model=reply.model,
                 usage=usage_from(reply.usage),
-                cost_usd=cost_from(reply.model, reply.usage),
+                cost_usd=reply.known_usd,
+                estimated_usd=reply.estimated_usd,
             )
         ]
 
@@ -82,16 +94,20 @@ class Books:
         if message_id in self._unmeasured:
             return []
         reply = self._unmeasured[message_id] = _Reply(model, dict(usage) if isinstance(usage, Mapping) else {})
-        return [self._started(message_id, reply)]
+        return self._began(message_id, reply)
 
     def book_result(self, line: Line) -> None:
         """Take a result's word for everything since the result before it."""
         total = dollars(line.total_cost_usd)
         since = line.model_usage_since_last_result
         if isinstance(since, Mapping):
-            self._results.append(math.fsum(dollars(_field(model, "costUSD")) or 0.0 for model in since.values()))
-            self._result_usage = sum(map(_model_usage, since.values()), self._result_usage)
-        elif total is not None:
+            known = [model for name, model in since.items() if price_of(name) is not None]
+            unpriced = [_model_usage(model) for name, model in since.items() if price_of(name) is None]
+            self._results.append(math.fsum(dollars(_field(model, "costUSD")) or 0.0 for model in known))
+            # What Claude says a model costs whose price is not known is a guess, and may be a low one.
+            self._booked_estimate += math.fsum(map(dearest, unpriced))
+            self._result_usage = sum([*map(_model_usage, known), *unpriced], self._result_usage)
+        elif total is not None and not self._unpriced:
             # A total that shrank was set to zero in between.
             self._results.append(total - self._last_total if total >= self._last_total else total)
             self._result_usage += usage_from(line.usage)
@@ -107,9 +123,9 @@ class Books:
 
         With subagents about it cannot be told apart, and the result stands as it is.
         """
-        served = [cost_from(reply.model, reply.usage) for reply in self._since_result]
+        served = [reply.known_usd for reply in self._since_result]
         booked = self._results[-1]
-        if not self._under_way or self._unmeasured or booked is None or None in served:
+        if not self._under_way or self._unmeasured or None in served:
             return
         excess = booked - math.fsum(cost for cost in served if cost is not None)
         if excess > _ROUNDING:
@@ -118,36 +134,41 @@ class Books:
             self._under_way.clear()
 
     @property
-    def cost_usd(self) -> float | None:
-        """All replies served in full; None when one of them has no price."""
-        parts = [*self._results, *(cost_from(reply.model, reply.usage) for reply in self._since_result)]
-        known = [part for part in parts if part is not None]
-        return math.fsum(known) if len(known) == len(parts) else None
+    def cost_usd(self) -> float:
+        """All replies served in full whose price is known."""
+        return math.fsum([*self._results, *(reply.known_usd or 0.0 for reply in self._since_result)])
 
     @property
     def estimated_usd(self) -> float:
-        """What replies that were cut in mid-air, or never measured, cost at least."""
-        return self._booked_estimate + math.fsum(usd for _, usd in self.cut_replies)
+        """What replies without a known price cost at most; and those cut in mid-air, or never measured, at least."""
+        unpriced = math.fsum(reply.estimated_usd for reply in self._since_result)
+        return self._booked_estimate + unpriced + math.fsum(usd for _, usd in self.cut_replies)
 
     @property
     def cut_replies(self) -> tuple[tuple[str, float], ...]:
         """Id and least cost of every reply whose end was not seen."""
         replies = {**self._under_way, **self._unmeasured}
-        return tuple((name, cost_from(reply.model, reply.usage) or 0.0) for name, reply in replies.items())
+        return tuple((name, reply.known_usd or reply.estimated_usd) for name, reply in replies.items())
 
     @property
     def usage(self) -> Usage:
         """Tokens of all replies served in full."""
         return sum((usage_from(reply.usage) for reply in self._since_result), self._result_usage)
 
-    def _started(self, message_id: str, reply: _Reply) -> Event:
-        return AgentReplyStarted(
+    def _began(self, message_id: str, reply: _Reply) -> list[Event]:
+        """The beginning of a reply; before the first one of a model without a known price, that."""
+        begun = AgentReplyStarted(
             iteration_num=self._iteration_num,
             message_id=message_id,
             model=reply.model,
             usage=usage_from(reply.usage),
-            cost_usd=cost_from(reply.model, reply.usage),
+            cost_usd=reply.known_usd,
+            estimated_usd=reply.estimated_usd,
         )
+        if price_of(reply.model) is not None or reply.model in self._unpriced:
+            return [begun]
+        self._unpriced.add(reply.model)
+        return [AgentPriceUnknown(iteration_num=self._iteration_num, model=reply.model), begun]
 
 
 def _model_usage(model: Any) -> Usage:

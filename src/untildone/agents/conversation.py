@@ -26,6 +26,7 @@ from untildone.core.trace import (
     AgentThinking,
     AgentToolResult,
     AgentToolUse,
+    AgentWoken,
     QuotaWindow,
 )
 
@@ -54,6 +55,9 @@ class Conversation:
         """The answer to our own prompt is complete; a task's notification may still start another turn."""
         self.live_tasks: tuple[str, ...] = ()
         """Ids of background tasks that still run."""
+        self._known_tasks: set[str] = set()
+        self._new_tasks = 0
+        """Background tasks started since the last result."""
         self._iteration_num = iteration_num
         self._cwd = cwd
         self._config_dir = config_dir
@@ -199,6 +203,8 @@ class Conversation:
             tasks = data.get("tasks")
             found = (_text(_get(task, "task_id")) for task in tasks) if isinstance(tasks, list) else ()
             self.live_tasks = tuple(task_id for task_id in found if task_id)
+            self._new_tasks += len({*self.live_tasks} - self._known_tasks)
+            self._known_tasks.update(self.live_tasks)
         elif subtype.startswith("task_"):
             self._settled = False
 
@@ -354,7 +360,8 @@ class Conversation:
     def _on_result(self, line: Line) -> list[Event]:
         """There can be several: a background task that ends starts a turn by itself."""
         self._result, self._in_turn = line, False
-        self.result_seen = self.result_seen or _get(line.origin, "kind") != "task-notification"
+        was_woken = _get(line.origin, "kind") == "task-notification"
+        self.result_seen = self.result_seen or not was_woken
         self.session_id = self.session_id or _text(line.session_id) or None
         self._num_turns += count(line.num_turns)
         self._books.book_result(line)
@@ -363,7 +370,8 @@ class Conversation:
         if isinstance(line.structured_output, dict):
             self._reports.pop("structured_output", None)
             self._reports["structured_output"] = report_from(line.structured_output)
-        return []
+        started, self._new_tasks = self._new_tasks, 0
+        return [AgentWoken(iteration_num=self._iteration_num, tasks_started=started)] if was_woken else []
 
     _HANDLERS: Mapping[str, Callable[["Conversation", Line], list[Event]]] = {
         "system": _on_system,

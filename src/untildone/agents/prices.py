@@ -64,12 +64,19 @@ PRICES: Mapping[str, Price] = {
     "claude-3-5-haiku": _price(0.8, 4, 0.08),
 }
 
+DEAREST = _price(
+    max(price.input for price in PRICES.values()),
+    max(price.output for price in PRICES.values()),
+    max(price.cache_read for price in PRICES.values()),
+)
+"""What a model without a known price is assumed to cost, so that a budget holds for it too."""
+
 # `us.anthropic.claude-x-v1:0`, `claude-x@20251001`, `claude-x-20251001`, `claude-x[1m]`: all one family.
 _FAMILY = re.compile(r"(?:[\w./-]*[./])?(claude-[a-z0-9-]+?)(?:[-@]\d{8})?(?:-v\d+(?::\d+)?)?(?:\[1m\])?")
 
 
 def price_of(model: str) -> Price | None:
-    """Find the price of a model by its family; None when nobody wrote one down."""
+    """Find the price of a model by its family; None if the table has none."""
     named = _FAMILY.fullmatch(model[:200])
     return PRICES.get(named[1]) if named else None
 
@@ -80,8 +87,10 @@ def cost(model: str, usage: Usage, *, hour_cache_writes: int = 0) -> float | Non
     `hour_cache_writes` is the part of `usage.cache_write_tokens` that is kept for an hour.
     """
     price = price_of(model)
-    if price is None:
-        return None
+    return None if price is None else _cost(price, usage, hour_cache_writes)
+
+
+def _cost(price: Price, usage: Usage, hour_cache_writes: int = 0) -> float:
     hour = min(hour_cache_writes, usage.cache_write_tokens)
     prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     is_long = price.long_above is not None and prompt > price.long_above
@@ -113,6 +122,17 @@ def cost_from(model: str, raw: Any) -> float | None:
     searches = count(tools.get("web_search_requests")) if isinstance(tools, Mapping) else 0
     tokens = cost(model, usage_from(fields), hour_cache_writes=hour)
     return None if tokens is None else tokens + searches * WEB_SEARCH
+
+
+def dearest(usage: Usage) -> float:
+    """Return what these tokens cost at the dearest known price, every cache write kept for an hour."""
+    return _cost(DEAREST, usage, usage.cache_write_tokens)
+
+
+def priced(model: str, raw: Any) -> tuple[float | None, float]:
+    """Return the cost of a reply and its estimate: (cost, 0) with a known price, else (None, dearest)."""
+    known = cost_from(model, raw)
+    return (known, 0.0) if known is not None else (None, dearest(usage_from(raw)))
 
 
 def count(value: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from untildone.agents.argv import as_prompt
-from untildone.agents.prices import cost_from, usage_from
+from untildone.agents.prices import priced, usage_from
 from untildone.core.events import Event
 from untildone.core.trace import AgentReply
 
@@ -87,12 +87,14 @@ class TranscriptLedger:
             message = entry.message
             if message is None or not _is_paid_reply(entry, message):
                 continue
+            cost_usd, estimated_usd = priced(message.model, message.usage)
             reply = AgentReply(
                 iteration_num=0,
                 message_id=message.id,
                 model=message.model,
                 usage=usage_from(message.usage),
-                cost_usd=cost_from(message.model, message.usage),
+                cost_usd=cost_usd,
+                estimated_usd=estimated_usd,
             )
             found[message.id] = (_moment(entry.timestamp), reply)
         return list(found.values())

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from untildone.briefing.safe import span
 from untildone.core import events as ev
-from untildone.core.contract import Room
+from untildone.core.contract import Contract, Room
 from untildone.core.feedback import finding_words
 from untildone.core.figures import count, dollars, short_commit
 from untildone.core.findings import Finding, matches
@@ -47,10 +47,11 @@ def check_remarks(checks: Iterable[CheckResult], flaky: Sequence[str]) -> list[s
     return ["", *lines] if lines else []
 
 
-def baseline_lines(baseline: ev.BaselineTaken | None) -> list[str]:
+def baseline_lines(baseline: ev.BaselineTaken | None, contract: Contract) -> list[str]:
     """Who is to blame for what is red: not this run, if it was red before."""
     if baseline is None:
-        return []
+        unknown = contract.checks and not contract.baseline
+        return ["", "Which checks failed before the run is not known (--no-baseline)."] if unknown else []
     red = [span(shown_check(check)) for check in baseline.checks if not check.passed]
     if not red:
         return ["", "Before any work was done, all of the checks that are commands passed."]

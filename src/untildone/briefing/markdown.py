@@ -17,6 +17,7 @@ from untildone.briefing.gathered import Gathered, gather
 from untildone.briefing.safe import cell, fence, span
 from untildone.core import events as ev
 from untildone.core.durations import format_duration
+from untildone.core.failing_tests import what_failed
 from untildone.core.faults import FAULTS
 from untildone.core.figures import clock, count, dollars, git_command, short_commit
 from untildone.core.history import IterationRow, iteration_rows
@@ -163,7 +164,7 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
         why = "work was still open, or a limit came first" if claimed else "the agent never claimed to be done"
         when = "run once, before any work" if found.baseline else "never run"
         never = f"None. The checks ({wanted}) were {when}: {why}."
-        return [*lines, never, *baseline_lines(found.baseline)]
+        return [*lines, never, *baseline_lines(found.baseline, state.spec.contract)]
     at, last = found.validations[-1]
     passed = sum(all(check.passed for check in event.checks) for _, event in found.validations)
     kind = "commit" if state.spec.commit else "a snapshot of the tree,"
@@ -175,7 +176,7 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
     lines += ["", "| check | result | exit | seconds | sha256 of its output |", "|---|---|---|---|---|"]
     lines += [_check_row(check) for check in last.checks]
     lines += ["", where_checked(last.room)]
-    lines += [*check_remarks(last.checks, state.flaky), *baseline_lines(found.baseline)]
+    lines += [*check_remarks(last.checks, state.flaky), *baseline_lines(found.baseline, state.spec.contract)]
     if told := fail_to_pass_text(state):
         lines += ["", f"New tests on old code (--fail-to-pass): {told}."]
     if last.iteration_num < view.attempts:
@@ -204,6 +205,7 @@ def _not_done(view: RunView, state: LoopState, found: Gathered) -> list[str]:
         )
     if state.blocked:
         lines.append(f"- The agent says it is blocked (its words): {span(state.blocked, 500)}")
+    lines += [f"- This message did not reach the agent: {span(message, 500)}" for message in view.unheard]
     if state.half_done:
         half = state.half_done
         files = ", ".join(span(path, 100) for path in half.files[:_ITEMS])
@@ -239,7 +241,8 @@ def _failing_checks(found: Gathered) -> list[str]:
         elif not check.passed:
             command = f" ({span(its_command(check))})" if its_command(check) else ""
             how = exit_text(check.exit_code) if check.ran else "not run"
-            lines += [f"- The check {span(shown_check(check))}{command} fails ({how}). The end of its output:"]
+            what = f": {span(said)}" if (said := what_failed(check.output_tail)) else ""
+            lines += [f"- The check {span(shown_check(check))}{command} fails ({how}){what}. The end of its output:"]
             lines += ["", fence(check.output_tail, lines=25), ""]
     return lines
 
@@ -269,7 +272,7 @@ def _fault(kind: str, times: int, failures: Sequence[ev.IterationFailed]) -> str
     cost = sum(failure.cost_usd or 0.0 for failure in failures)
     estimated = sum(failure.estimated_usd for failure in failures)
     unknown = sum(failure.cost_usd is None for failure in failures)
-    spent = dollars(cost) + (f" + about {dollars(estimated)} cut off" if estimated else "")
+    spent = dollars(cost) + (f" + about {dollars(estimated)} (estimate)" if estimated else "")
     spent += f" + {count(unknown, 'unknown amount')}" if unknown else ""
     took = format_duration(sum(failure.duration_seconds for failure in failures))
     said = f" Last: {span(failures[-1].error, 200)}" if failures[-1].error else ""
@@ -317,6 +320,9 @@ def _spend(view: RunView, rows: Sequence[IterationRow], found: Gathered) -> list
         lines.append(f"Lost {view.lost}. Where the same session went on, only the answer that broke off is gone.")
     if view.spend.estimated_usd:
         lines.append("Replies that were cut off in mid-air are estimates and stand apart.")
+    if view.unpriced:
+        names = ", ".join(span(model, 60) for model in view.unpriced)
+        lines.append(f"**No price is known for {names}**: these tokens are estimates, at the dearest known price.")
     if view.spend.unknown_costs:
         lines.append("**Some costs are unknown**: the true sum is higher than what is known.")
     if found.models:
@@ -324,7 +330,7 @@ def _spend(view: RunView, rows: Sequence[IterationRow], found: Gathered) -> list
     lines += ["", *(f"- {gauge.label}: {gauge.text}" for gauge in view.gauges)] if view.gauges else []
     if not rows:
         return lines
-    lines += ["", "| iteration | outcome | tries | cost | cut off, about | time |", "|---|---|---|---|---|---|"]
+    lines += ["", "| iteration | outcome | tries | cost | estimate | time |", "|---|---|---|---|---|---|"]
     if len(rows) > _ROWS:
         lines.append(_sum_row(rows[:-_ROWS]))
     return [*lines, *(_spend_row(row) for row in rows[-_ROWS:])]

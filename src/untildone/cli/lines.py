@@ -30,6 +30,7 @@ _TONES: dict[type[ev.Event], Tone] = {
     ev.ContinuousWarning: "warn",
     ev.BudgetWarning: "warn",
     ev.ResourcesSeen: "warn",
+    ev.ClockJumped: "warn",
     ev.StoreTampered: "bad",
     ev.SteeringRefused: "bad",
     ev.HookFailed: "bad",
@@ -50,6 +51,7 @@ _TONES: dict[type[ev.Event], Tone] = {
     ev.WaiverGiven: "warn",
     ev.Rewound: "warn",
     ev.MessageReceived: "warn",
+    tr.AgentPriceUnknown: "warn",
     tr.AgentToolUse: "quiet",
     tr.AgentToolResult: "bad",
     tr.AgentStreamError: "bad",
@@ -62,7 +64,7 @@ def is_worth_a_line(event: ev.Event) -> bool:
     """Would a person who watches, but not closely, want to read this?"""
     if isinstance(event, tr.AgentSystem):
         return event.subtype in _TELLING
-    return not isinstance(event, (tr.AgentEvent, *_BOOKKEEPING))
+    return isinstance(event, tr.AgentPriceUnknown) or not isinstance(event, (tr.AgentEvent, *_BOOKKEEPING))
 
 
 def tone(event: ev.Event) -> Tone:

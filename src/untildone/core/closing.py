@@ -81,9 +81,12 @@ def is_clean(outcome: Outcome) -> bool:
 def _at_least_what_was_seen(state: LoopState, outcome: Outcome) -> Outcome:
     """An agent that was cut off books less than it spent: replies of its subagents are in no result."""
     seen = state.open.spend if state.open else None
-    if is_clean(outcome) or seen is None or seen.unknown_costs or seen.cost_usd <= (outcome.cost_usd or 0.0):
+    if is_clean(outcome) or seen is None or seen.unknown_costs:
         return outcome
-    return replace(outcome, cost_usd=seen.cost_usd, usage=seen.usage)
+    cost, estimated = max(seen.cost_usd, outcome.cost_usd or 0.0), max(seen.estimated_usd, outcome.estimated_usd)
+    if cost <= (outcome.cost_usd or 0.0) and estimated <= outcome.estimated_usd:
+        return outcome
+    return replace(outcome, cost_usd=cost, estimated_usd=estimated, usage=seen.usage)
 
 
 def _evidence(outcome: Outcome, change: Change) -> Evidence:

@@ -105,6 +105,10 @@ def remarks(spec: RunSpec) -> list[str]:
             "--setup and --share prepare a fresh checkout: with --check-in tree they do nothing",
         ),
         (
+            bool(contract.checks) and not contract.baseline,
+            "the checks are not run before the work begins (--no-baseline): which of them failed before is not known",
+        ),
+        (
             review.when == "never" and any((review.prompt, review.model, review.agent)),
             "nobody reviews without --review: the settings of the reviewer do nothing",
         ),

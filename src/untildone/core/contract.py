@@ -57,6 +57,8 @@ class Contract:
     """More files to guard, as globs."""
     waive: tuple[str, ...] = ()
     """Guarded files that may change all the same, as globs."""
+    baseline: bool = True
+    """Run the checks once before any work, to know which of them fail already. Otherwise that is not known."""
     fail_to_pass: bool = False
     """New tests must fail on the code the run began with, and pass on its result."""
     fail_to_pass_check: str | None = None

@@ -16,6 +16,7 @@ from untildone.core.faults import (
     STOPPED,
     TAKEN,
     TIMEOUT,
+    TURNS_EXHAUSTED,
     USAGE_LIMIT,
     Fault,
 )
@@ -181,7 +182,8 @@ def _owed(state: LoopState) -> Decision | None:
     """What the loop does by itself before it may stop for anything but a human."""
     if state.fatal == CLEAN_ROOM or state.arrival.trouble:
         return None
-    if state.spec.contract.checks and state.baseline is None and state.attempts == 0:
+    contract = state.spec.contract
+    if contract.checks and contract.baseline and state.baseline is None and state.attempts == 0:
         return Baseline()
     if state.claim_due or owes_check(state):
         return Verify(state.attempts)
@@ -295,6 +297,20 @@ def _timed_out(state: LoopState, now: float) -> bool:
     return timeout is not None and state.open is not None and now - state.open.started_at >= timeout
 
 
+def endless(state: LoopState) -> str:
+    """Why the running iteration seems to have no end of its own; empty: it may go on."""
+    if (left := state.open) is None:
+        return ""
+    turns, wakeups = state.spec.options.max_turns, state.policy.max_wakeups
+    if wakeups is not None and left.wakeups >= wakeups:
+        what = "the result of a background task made the agent start another one"
+        return f"{what}, {wakeups} times (--max-wakeups {wakeups})"
+    # Claude Code counts the turns after each prompt; what background tasks add comes on top of that.
+    if turns is not None and left.replies > turns:
+        return f"it took more than {turns} turns (--max-turns {turns})"
+    return ""
+
+
 # First match wins; each names why an iteration under way must end now.
 _INTERRUPTIONS: tuple[tuple[Fault, Rule], ...] = (
     (TAKEN, lambda s, _: s.stop is not None and s.stop.by == TAKEN_BY),
@@ -305,6 +321,7 @@ _INTERRUPTIONS: tuple[tuple[Fault, Rule], ...] = (
     (DISK_LOW, lambda s, _: s.disk_low and is_nearly_full(s.disk_free, s.policy)),
     (QUOTA_KEPT, lambda s, now: quota_kept_until(s, now) is not None),
     (TIMEOUT, _timed_out),
+    (TURNS_EXHAUSTED, lambda s, _: bool(endless(s))),
 )
 
 

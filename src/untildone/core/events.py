@@ -140,6 +140,15 @@ class ResourcesSeen(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockJumped(Event):
+    """The machine's clock was set, or the machine was suspended: this is no time that passed for the run."""
+
+    TYPE: ClassVar[str] = "continuous.clock_jumped"
+    seconds: float
+    """Positive: forward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousSuspended(Progress):
     """The run stopped and can be continued."""
 

@@ -1,9 +1,10 @@
-"""Which tests failed, as the common test runners name them."""
+"""Which tests failed and why, as the common test runners say it."""
 
 import re
 from collections.abc import Iterator
 
 from untildone.core.dataclass import dataclass
+from untildone.core.printable import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,45 @@ class Failing:
 
 def failing_tests(output: str) -> frozenset[Failing]:
     """The tests that this output names as failed; none: no runner is known that prints such names."""
-    return frozenset(failing for read in (_pytest, _unittest, _jest, _go, _cargo) for failing in read(output))
+    return frozenset(_named(output))
+
+
+def what_failed(output: str, width: int = 200) -> str:
+    """The first test that failed, how many more did, and the first message; without names, the message alone.
+
+    Falls back to the last line of the output; empty if it printed nothing.
+    """
+    named = list(dict.fromkeys(_named(output)))
+    message = _message(output)
+    if not named:
+        last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
+        return one_line(message or last, width)
+    more = f" and {len(named) - 1} more" if named[1:] else ""
+    test = one_line("::".join(filter(None, (named[0].file, named[0].name))), width // 2)
+    return one_line(f"{test}{more}: {message}" if message else f"{test}{more}", width)
+
+
+_MESSAGES = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"^E {3,}(\S.*)$",  # pytest
+        r"^(?:FAILED|ERROR) \S+ - (.+)$",  # pytest --tb=no
+        r"^ *error: (?:\|-\n((?: {4,}\S.*\n| *\n)+)|'(.+)'$)",  # node --test
+        r"^ +\S+_test\.go:\d+: (.+)$",
+        r"^thread .* panicked at .*\n(.+)$",
+        r"^ *((?:[\w.]*(?:Error|Exception)\b|Expected|expect\().*)$",
+    )
+)
+
+
+def _message(output: str) -> str:
+    """What the first failed test says, as far as its runner is known."""
+    found = next(filter(None, (pattern.search(output) for pattern in _MESSAGES)), None)
+    return next(filter(None, found.groups()), "") if found else ""
+
+
+def _named(output: str) -> Iterator[Failing]:
+    return (failing for read in (_pytest, _unittest, _jest, _node, _go, _cargo) for failing in read(output))
 
 
 _PYTEST = re.compile(r"^(?:FAILED|ERROR) ([^\s:]+\.\w+)(?:::(\S+?))?(?:\[.*?)?(?: - .*)?$", re.MULTILINE)
@@ -65,6 +104,14 @@ def _jest(text: str) -> Iterator[Failing]:
         elif file and (found := _JEST_TEST.match(line[:1000])):
             name = found[1].rpartition(" \u203a ")[2].strip()
             yield Failing(file, "" if name == "Test suite failed to run" else name)
+
+
+_NODE = re.compile(r"^ *(?:not ok \d+ - (.+?)(?: # .*)?|\u2716 (.+) \(\d[\d.]*m?s\))$", re.MULTILINE)
+
+
+def _node(text: str) -> Iterator[Failing]:
+    for tap, spec in _NODE.findall(text):
+        yield Failing("", tap or spec)
 
 
 _GO_TEST = re.compile(r"^\s*--- FAIL: (\S+)", re.MULTILINE)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from untildone.core import asked, breaker, heard, in_session, landed, meddling, proven, window
+from untildone.core import asked, breaker, clock_jumps, heard, in_session, landed, meddling, proven, window
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.claims import Claim, Form, says_blocked, says_done
@@ -49,7 +49,7 @@ def apply(state: LoopState, record: ev.Record) -> LoopState:
     if not state.driving or event.SOURCE == "system" or isinstance(event, ev.ContinuousResumed | ev.Unknown):
         return replace(folded, last_seq=record.seq)
     # The time since the driver's last fact counts; what humans append does not move the driver's clock.
-    passed = max(0.0, at - state.last_at)
+    passed = max(0.0, at - (folded if isinstance(event, ev.ClockJumped) else state).last_at)
     return replace(
         folded, last_seq=record.seq, last_at=at, active_seconds=state.active_seconds + passed,
         waited_seconds=state.waited_seconds + (passed if state.resting else 0.0),
@@ -359,6 +359,7 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.HookFailed: _hook_failed,
     ev.BudgetWarning: _warned,
     ev.ResourcesSeen: _resources,
+    ev.ClockJumped: clock_jumps.clock_jumped,
     ev.SkipWaitRequested: asked.skip_wait,
     ev.ContinuousSuspended: _suspended,
     ev.ContinuousCompleted: _completed_run,
@@ -400,5 +401,7 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     tr.AgentSession: heard.session,
     tr.AgentReplyStarted: heard.reply_started,
     tr.AgentReply: heard.reply,
+    tr.AgentPriceUnknown: heard.price_unknown,
+    tr.AgentWoken: heard.woken,
     tr.AgentQuota: _quota,
 }

@@ -22,16 +22,33 @@ def reply_started(state: LoopState, event: tr.AgentReplyStarted, _: float) -> Lo
     """A reply that may never be seen to end."""
     if state.open is None:
         return state
-    under_way = replace(state.open, reply_under_way=event.message_id, reply_under_way_usd=event.cost_usd or 0.0)
+    usd = event.estimated_usd if event.cost_usd is None else event.cost_usd
+    under_way = replace(state.open, reply_under_way=event.message_id, reply_under_way_usd=usd)
     return replace(state, open=under_way)
 
 
 def reply(state: LoopState, event: tr.AgentReply, _: float) -> LoopState:
     """A reply served in full: booked, and proof that an outage is over."""
     if state.open is None:
-        return book(state, spend(event.cost_usd, 0.0, event.usage))  # by a task that outlived its iteration
+        return book(
+            state, spend(event.cost_usd, event.estimated_usd, event.usage)
+        )  # by a task that outlived its iteration
     left = state.open
-    served = replace(left, spend=total(left.spend, spend(event.cost_usd, 0.0, event.usage)), replies=left.replies + 1)
+    served = replace(
+        left, spend=total(left.spend, spend(event.cost_usd, event.estimated_usd, event.usage)), replies=left.replies + 1
+    )
     if left.reply_under_way == event.message_id:
         served = replace(served, reply_under_way=None, reply_under_way_usd=0.0)
     return replace(state, open=served, outage_since=None, limited_since=None, backoffs=0)
+
+
+def woken(state: LoopState, event: tr.AgentWoken, _: float) -> LoopState:
+    """The result of a background task started a turn; one that starts the next task may go on for ever."""
+    if state.open is None or not event.tasks_started:
+        return state
+    return replace(state, open=replace(state.open, wakeups=state.open.wakeups + 1))
+
+
+def price_unknown(state: LoopState, event: tr.AgentPriceUnknown, _: float) -> LoopState:
+    """A model without a known price: told once in a run."""
+    return replace(state, unpriced=(*state.unpriced, event.model))

@@ -151,7 +151,7 @@ def _iteration_failed(event: ev.IterationFailed, _: float) -> str | Timed:
 
 def _cost(cost: float | None, estimated: float) -> str:
     said = "cost unknown" if cost is None else dollars(cost)
-    return f"{said} + about {dollars(estimated)} cut off" if estimated else said
+    return f"{said} + about {dollars(estimated)} (estimate)" if estimated else said
 
 
 def _claimed(event: ev.IterationCompletionSignal, _: float) -> str:
@@ -244,6 +244,11 @@ def _budget_warning(event: ev.BudgetWarning, _: float) -> str:
     return f"{used:.0%} of {one_line(event.limit_type, DETAIL)} is used up"
 
 
+def _clock_jumped(event: ev.ClockJumped, _: float) -> str:
+    way = "forward" if event.seconds > 0 else "back"
+    return f"the machine's clock jumped {way} by {format_duration(abs(event.seconds))}: that does not count as time"
+
+
 def _resources(event: ev.ResourcesSeen, _: float) -> str:
     said = "the disk is nearly full" if event.disk_low else "the disk has room again"
     return one_line(f"{said} ({event.disk_free / (1 << 20):,.0f} MiB free) {event.detail}", DETAIL)
@@ -298,6 +303,7 @@ _LINERS: Mapping[type[ev.Event], Liner] = {
     ev.ContinuousLimitReached: _limit_reached,
     ev.BudgetWarning: _budget_warning,
     ev.ResourcesSeen: _resources,
+    ev.ClockJumped: _clock_jumped,
     ev.SkipWaitRequested: _skip_wait,
     ev.OrderRefused: _order_refused,
     ev.HookFailed: _hook_failed,

@@ -116,8 +116,15 @@ def _silent(_: object, __: float) -> None:
     return None
 
 
+def _price_unknown(event: tr.AgentPriceUnknown, _: float) -> str:
+    model = one_line(event.model, 60) or "a model without a name"
+    return f"the price of {model} is not known: its tokens are counted at the dearest known price, as an estimate"
+
+
 AGENT_LINERS: Mapping[type[ev.Event], Liner] = {
     tr.AgentSession: _session,
+    tr.AgentPriceUnknown: _price_unknown,
+    tr.AgentWoken: lambda *_: "the result of a background task started another turn of the agent",
     tr.AgentReplyStarted: _silent,
     tr.AgentReply: _silent,
     tr.AgentQuota: _silent,

@@ -6,6 +6,7 @@ from typing import Any
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.durations import format_duration
+from untildone.core.failing_tests import what_failed
 from untildone.core.figures import count, dollars, short_commit
 from untildone.core.not_landed import for_people
 from untildone.core.outcome import CheckResult
@@ -59,7 +60,8 @@ def validation_line(event: ev.IterationValidation, _: float) -> str:
 
 
 def _how(check: CheckResult) -> str:
-    how = how_it_failed(check)
+    what = what_failed(check.output_tail) if check.ran and check.command and not check.hidden else ""
+    how = f"{how_it_failed(check)}: {what}" if what else how_it_failed(check)
     blame = {False: ", red before the run too", True: "", None: ""}[check.was_green]
     return one_line(how, _NAME) + (", flaky" if check.flaky else "") + blame
 

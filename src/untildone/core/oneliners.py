@@ -75,9 +75,16 @@ def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
     if view.last_commit:
         took.append(f"{count(view.commits, 'commit')} (last {short_commit(view.last_commit)})")
     unproven = f"not verified: {view.unproven}" if view.unproven else ""
-    logs = [
-        f"{one_line(name, _NAME)} failed when it was last run: all it printed is in {log}"
-        for name, log in view.red[:_LOGS]
-        if log
-    ]
-    return [one_line(line) for line in (unproven, *logs, " · ".join(took), view.advice if advice else "") if line]
+    unheard = [f"this message did not reach the agent: “{message}”" for message in view.unheard]
+    lines = (unproven, *_failed_checks(view), *unheard, " · ".join(took), view.advice if advice else "")
+    return [one_line(line) for line in lines if line]
+
+
+def _failed_checks(view: RunView) -> list[str]:
+    """`pytest -q failed: tests/test_a.py::test_x: assert 0 == 1; all it printed is in LOG`, for each."""
+    said = dict(view.failing)
+    lines = []
+    for name, log in view.red[:_LOGS]:
+        facts = [fact for fact in (said.get(name, ""), f"all it printed is in {log}" if log else "") if fact]
+        lines += [f"{one_line(name, _NAME)} failed: {'; '.join(facts)}"] if facts else []
+    return lines

@@ -100,6 +100,8 @@ class Policy:
     """Interrupt an iteration after this many seconds; it counts as productive if the tree changed."""
     background_grace: float = 60.0
     """Seconds background tasks may go on after the agent's last word before they are ended."""
+    max_wakeups: int | None = 10
+    """End an iteration after the result of a background task made the agent start another one this many times."""
     loop_delay: float = 0.0
     """Seconds to rest between iterations."""
     session: Literal["fresh", "resume"] = "fresh"
@@ -134,7 +136,7 @@ class AgentOptions:
     """More folders the agent may work in."""
     mcp_config: tuple[str, ...] = ()
     """MCP configuration files or JSON strings."""
-    max_turns: int | None = None
+    max_turns: int | None = 300
     """Turns the agent may take inside one iteration."""
     hooks_file: str | None = None
     """A JSON file with Claude Code hooks to add for this run."""

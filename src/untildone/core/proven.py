@@ -1,26 +1,29 @@
 """What was proven, folded: the baseline, verdicts of checks and guard, waivers, and reviews."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypedDict
 
 from untildone.core import breaker
 from untildone.core import events as ev
 from untildone.core.base_judges import is_smaller
+from untildone.core.contract import Room
 from untildone.core.delivery import CLEAN_ROOM
+from untildone.core.failing_tests import what_failed
 from untildone.core.findings import waived as is_waived
 from untildone.core.state import LoopState
 
-_VERDICTS_KEPT = 200
+_GREEN_KEPT = 200
+"""Passed verdicts that are remembered, to recognise a check that fails later on the same commit."""
 REVIEWER = "a reviewer"
 """Who settled a dispute, when it was no human."""
 
 
 def baseline(state: LoopState, event: ev.BaselineTaken, _: float) -> LoopState:
     """Before any work: who is to blame for what is red later."""
-    state = _remember(state, event.commit, event.checks)
+    state = _remember(state, event.checks, commit=event.commit)
     taken = tuple((check.name, check.passed) for check in event.checks)
     if event.refused:
-        return replace(state, fatal=CLEAN_ROOM, fatal_detail=event.refused, red=_red(event.checks))
+        return replace(state, fatal=CLEAN_ROOM, fatal_detail=event.refused, **_failed(event.checks))
     counted = tuple(
         (state.spec.contract.identity(check.name, check.command), check.tests_run, check.tests_skipped)
         for check in event.checks
@@ -31,9 +34,10 @@ def baseline(state: LoopState, event: ev.BaselineTaken, _: float) -> LoopState:
 
 def validation(state: LoopState, event: ev.IterationValidation, at: float) -> LoopState:
     """The witness has looked. Only a claim that was wrong is held against the agent."""
-    red = _red(event.checks)
-    said: Literal["passed", "failed", ""] = "failed" if red else "passed" if event.checks else ""
-    state = replace(_remember(state, event.commit, event.checks), findings=event.findings, red=red, checks_said=said)
+    failed = _failed(event.checks)
+    said: Literal["passed", "failed", ""] = "failed" if failed["red"] else "passed" if event.checks else ""
+    state = _remember(state, event.checks, commit=event.commit, tree=event.tree)
+    state = replace(state, findings=event.findings, checks_said=said, **failed)
     state = _disputed(state, event)
     claimed = state.claim_due or not state.land_due
     if event.passed:
@@ -160,18 +164,47 @@ def reviewed(state: LoopState, event: ev.IterationCompleted) -> LoopState:
     )
 
 
-def _red(checks: tuple[ev.CheckResult, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((check.name, "" if check.hidden else check.log) for check in checks if not check.passed)
+class _Failed(TypedDict):
+    red: tuple[tuple[str, str], ...]
+    failing: tuple[tuple[str, str], ...]
 
 
-def _remember(state: LoopState, commit: str | None, checks: tuple[ev.CheckResult, ...]) -> LoopState:
-    if commit is None:
-        return state
-    # Conditions, what could not be run, and a tree that nobody committed may change while the commit does not.
-    told = [check for check in checks if check.ran and check.command and check.room == "clean"]
-    # A setup or a command that was mended in between is no wavering.
-    identity = state.spec.contract.identity
-    seen = (*state.verdicts, *((commit, identity(check.name, check.command), check.passed) for check in told))
-    both = [c.name for c in told if (commit, identity(c.name, c.command), not c.passed) in seen]
-    flaky = dict.fromkeys((*state.flaky, *both, *(check.name for check in checks if check.flaky)))
-    return replace(state, verdicts=seen[-_VERDICTS_KEPT:], flaky=tuple(flaky))
+def _failed(checks: tuple[ev.CheckResult, ...]) -> _Failed:
+    """The checks that failed, where all they printed is, and what failed in them: of a hidden one only its name."""
+    red = [check for check in checks if not check.passed]
+    return _Failed(
+        red=tuple((check.name, "" if check.hidden else check.log) for check in red),
+        failing=tuple((check.name, "" if check.hidden else what_failed(check.output_tail)) for check in red),
+    )
+
+
+def doubted(state: LoopState, *, commit: str | None, tree: str = "") -> tuple[str, ...]:
+    """Checks whose next pass on this commit is not believed at once: they waver, or they failed on it before."""
+    contract = state.spec.contract
+    subject = _subject(contract.room, commit, tree)
+    failed = {check for about, check, passed in state.verdicts if about == subject and not passed}
+    again = [check.name for check in contract.checks if contract.identity(check.name, check.command) in failed]
+    return tuple(dict.fromkeys((*state.flaky, *again)))
+
+
+def _subject(room: Room, commit: str | None, tree: str) -> str | None:
+    """What a verdict is about: the commit in a fresh checkout, else the files of the tree."""
+    return commit if room == "clean" else tree or None
+
+
+def _remember(state: LoopState, checks: tuple[ev.CheckResult, ...], *, commit: str | None, tree: str = "") -> LoopState:
+    # A condition, or a check that could not be run, may change while the commit does not.
+    told = [
+        # The identity holds command and setup: a check that the user edited in between is another check.
+        (subject, state.spec.contract.identity(check.name, check.command), check.passed)
+        for check in checks
+        if check.ran and check.command and (subject := _subject(check.room, commit, tree)) is not None
+    ]
+    seen = tuple(dict.fromkeys((*state.verdicts, *told)))
+    both = {check for subject, check, passed in told if (subject, check, not passed) in seen}
+    wavering = [c.name for c in checks if c.flaky or state.spec.contract.identity(c.name, c.command) in both]
+    # A failure is never forgotten, however many verdicts come after it: a pass on the same commit is doubted.
+    forgotten = max(0, sum(passed for *_, passed in seen) - _GREEN_KEPT)
+    old = {*[verdict for verdict in seen if verdict[2]][:forgotten]}
+    kept = tuple(verdict for verdict in seen if verdict not in old)
+    return replace(state, verdicts=kept, flaky=tuple(dict.fromkeys((*state.flaky, *wavering))))

@@ -69,7 +69,8 @@ SETTINGS: tuple[Setting, ...] = (
     _setting(
         "policy", "limits", "max_duration", units.limit_duration, "DURATION", "--max-duration",
         older_env=("CONTINUOUS_MAX_DURATION",),
-        help="Stop after this long at work, waits included; time in which the run was stopped does not count.",
+        help="Stop after this long at work, waits included; time in which the run was stopped or the machine slept "
+        "does not count.",
     ),
     _setting(
         "policy", "limits", "deadline", units.moment, "HH:MM", "--deadline",
@@ -126,6 +127,7 @@ SETTINGS: tuple[Setting, ...] = (
         "it counts as productive if the tree changed.",
     ),
     _setting("policy", "faults", "background_grace", _seconds, "DURATION", "--background-grace"),
+    _setting("policy", "faults", "max_wakeups", units.limit, "N", "--max-wakeups"),
     _setting("policy", "faults", "loop_delay", _seconds, "DURATION", "--loop-delay"),
     # --- the agent ---
     _pick(

@@ -55,6 +55,7 @@ CHECKING: tuple[Setting, ...] = (
     setting("contract", "done", "setup", units.name_text, "CMD", "--setup", guarded=True),
     setting("contract", "done", "setup_timeout", units.timeout, "DURATION", "--setup-timeout"),
     setting("contract", "done", "share", _share, "FOLDER", "--share", repeatable=True, guarded=True),
+    switch("contract", "done", "baseline", ("--baseline",), ("--no-baseline",)),
     pick("contract", "done", "guard", "--guard", ("off", "on", "strict"), guarded=True),
     setting("contract", "done", "guard_files", units.lines, "GLOB", "--guard-file", repeatable=True),
     setting("contract", "done", "waive", units.lines, "GLOB", "--waive", repeatable=True, guarded=True),

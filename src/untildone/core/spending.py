@@ -31,8 +31,9 @@ _NAME_WIDTH = 40
 
 
 def spend(cost: float | None, estimated: float, usage: Usage) -> Spend:
-    """One entry of the ledger; without a price it counts as unknown, never as nothing."""
-    return Spend(cost_usd=cost or 0.0, estimated_usd=estimated, unknown_costs=1 if cost is None else 0, usage=usage)
+    """One entry of the ledger; with neither a price nor an estimate it counts as unknown, never as nothing."""
+    unknown = int(cost is None and not estimated)
+    return Spend(cost_usd=cost or 0.0, estimated_usd=estimated, unknown_costs=unknown, usage=usage)
 
 
 def total(one: Spend, other: Spend) -> Spend:

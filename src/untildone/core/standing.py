@@ -19,7 +19,8 @@ IN_ROOM = "a fresh checkout of the commit"
 def standing(state: LoopState) -> list[tuple[str, str]]:
     """Labels and words for whoever looks at a run; only of what there is."""
     contract = state.spec.contract
-    red = [name for name, passed in state.baseline or () if not passed]
+    unknown = contract.checks and not contract.baseline and state.baseline is None
+    red = ["not known (--no-baseline)"] if unknown else [name for name, passed in state.baseline or () if not passed]
     facts = [
         ("in the way", "; ".join(obstacles(state))),
         ("checked in", (IN_TREE if contract.room == "tree" else IN_ROOM) if contract.checks else ""),
@@ -160,7 +161,10 @@ def delivery_json(state: LoopState) -> dict[str, Any]:
             "baseline": dict(state.baseline or ()),
             "flaky": list(state.flaky),
             "fail_to_pass": fail_to_pass_text(state) or None,
-            "red": [{"check": name, "log": log or None} for name, log in state.red],
+            "red": [
+                {"check": name, "log": log or None, "failed": dict(state.failing).get(name) or None}
+                for name, log in state.red
+            ],
         },
         "guard": {
             "mode": contract.guard,

@@ -46,6 +46,8 @@ class OpenIteration:
     session_id: str | None = None
     spend: Spend = field(default_factory=Spend)
     replies: int = 0
+    wakeups: int = 0
+    """Times that the result of a background task made the agent start another one."""
     reply_under_way: str | None = None
     """Message id of a reply that began and has not ended."""
     reply_under_way_usd: float = 0.0
@@ -204,11 +206,13 @@ class LoopState:
     baseline: tuple[tuple[str, bool], ...] | None = None
     """Each check's verdict before any work was done; None: not taken yet."""
     verdicts: tuple[tuple[str, str, bool], ...] = ()
-    """The newest verdicts as (commit, identity of the check, passed): both on one commit mean that it is flaky."""
+    """Verdicts as (commit or tree, identity of the check, passed): both on one commit mean that it is flaky."""
     tests_before: tuple[tuple[str, int, int | None], ...] = ()
     """By the identity of a check: tests it ran and skipped before any work was done."""
     red: tuple[tuple[str, str], ...] = ()
     """What failed when the loop last looked: the check, and the file with all it printed if that may be told."""
+    failing: tuple[tuple[str, str], ...] = ()
+    """The same checks, and the first failed test of each with its message, as far as that may be told."""
     flaky: tuple[str, ...] = ()
     """Checks that gave both verdicts on one commit."""
     findings: tuple[Finding, ...] = ()
@@ -308,6 +312,8 @@ class LoopState:
     """Which purse is being spent, as Claude last said."""
     spend_by_lane: tuple[tuple[str, float], ...] = ()
     """What each purse has paid, estimates included; closed iterations only."""
+    unpriced: tuple[str, ...] = ()
+    """Models whose price is not known: their tokens are counted at the dearest known price."""
     usage_limit_hit: bool = False
     """A usage or rate limit was met at least once."""
 

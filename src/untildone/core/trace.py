@@ -50,6 +50,8 @@ class AgentReplyStarted(AgentEvent):
     usage: Usage
     cost_usd: float | None = None
     """What it costs so far by the price list; None: no price known."""
+    estimated_usd: float = 0.0
+    """What it costs so far at the dearest known price, if the model has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,29 @@ class AgentReply(AgentEvent):
     model: str
     usage: Usage
     cost_usd: float | None = None
+    estimated_usd: float = 0.0
+    """What it costs at the dearest known price, if the model has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPriceUnknown(AgentEvent):
+    """The price of this model is not known: its tokens are counted at the dearest known price."""
+
+    TYPE: ClassVar[str] = "agent.price_unknown"
+    KIND: ClassVar[Kind] = "control"
+    iteration_num: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentWoken(AgentEvent):
+    """The result of a background task started another turn of the agent, and that turn is over."""
+
+    TYPE: ClassVar[str] = "agent.woken"
+    KIND: ClassVar[Kind] = "control"
+    iteration_num: int
+    tasks_started: int = 0
+    """Background tasks that it started in that turn: each will wake it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,6 +107,12 @@ class RunView:
     """Why nothing is verified although there is work, once a run has stopped without being done."""
     red: tuple[tuple[str, str], ...]
     """The checks that failed when the loop last looked, each with the file of all it printed."""
+    failing: tuple[tuple[str, str], ...]
+    """The same checks, and the first failed test of each with its message."""
+    unpriced: tuple[str, ...]
+    """Models whose price is not known: what they cost is in the estimates."""
+    unheard: tuple[str, ...]
+    """Messages that no prompt has carried to the agent, once the run has stopped."""
     standing: tuple[tuple[str, str], ...]
     """What is proven, guarded and reviewed, and how far the work has come: a label and a few words each."""
     success: bool
@@ -168,6 +174,9 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         verified=state.verified,
         unproven=one_line(unproven(state), _GOAL_WIDTH) if reason and reason not in DONE else "",
         red=() if reason in DONE else state.red,
+        failing=() if reason in DONE else state.failing,
+        unpriced=tuple(one_line(model, _GOAL_WIDTH) for model in state.unpriced),
+        unheard=tuple(one_line(message.content, _GOAL_WIDTH) for message in state.messages) if reason else (),
         standing=tuple(standing(state)),
         success=reason in DONE,
         exit_reason=reason,
@@ -274,12 +283,14 @@ def _gauge_text(limit: Limit, used: float, value: float, now: float, zone: tzinf
 
 
 def spend_text(spend: Spend) -> str:
-    """`$0.42`, `$0.42 + about $0.03 cut off`, `unknown`: never 0 for what nobody knows."""
+    """`$0.42`, `$0.42 + about $0.03 (estimate)`, `unknown`: never 0 for what nobody knows."""
     if spend.unknown_costs and not spend.total_usd:
         return "unknown"
     said = dollars(spend.cost_usd)
-    if spend.estimated_usd:
-        said += f" + about {dollars(spend.estimated_usd)} cut off"
+    if spend.estimated_usd and not spend.cost_usd:
+        said = f"about {dollars(spend.estimated_usd)} (estimate)"
+    elif spend.estimated_usd:
+        said += f" + about {dollars(spend.estimated_usd)} (estimate)"
     return f"{said} + an unknown part" if spend.unknown_costs else said
 
 
@@ -313,7 +324,7 @@ def result_json(view: RunView) -> dict[str, Any]:
         "verified": view.verified,
         "loops_completed": view.successes,
         "attempts": view.attempts,
-        "total_cost_usd": _known_cost(view.spend),
+        "total_cost_usd": _known_cost(view),
         "elapsed_seconds": round(view.elapsed_seconds, 3),
         "total_tasks_completed": view.tasks_completed,
         "total_files_modified": view.files_modified,
@@ -323,9 +334,10 @@ def result_json(view: RunView) -> dict[str, Any]:
     }
 
 
-def _known_cost(spend: Spend) -> float | None:
+def _known_cost(view: RunView) -> float | None:
     """Replies served in full; None when nothing is known."""
-    return None if spend.unknown_costs and not spend.cost_usd else round(spend.cost_usd, 6)
+    is_unknown = view.spend.unknown_costs or view.unpriced
+    return None if is_unknown and not view.spend.cost_usd else round(view.spend.cost_usd, 6)
 
 
 def status_json(view: RunView, state: LoopState) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class Attention:
     async def look(self) -> None:
         """Record what changed. Cheap: the machine itself is looked at every few seconds only."""
         async with self._one_at_a_time:
+            await self._journal.heed_clock()
             if self._is_time():
                 await self._look_at_machine()
             # Last, and without a pause after the last question: whoever waits for news then misses none.

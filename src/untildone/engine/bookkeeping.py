@@ -51,7 +51,8 @@ def settled(closed: IterationFailed, left: OpenIteration, words: LastWords) -> I
     """Take the agent's own word for what the conversation cost, if it knows of more than the replies we saw."""
     total, seen = words.result_usd, closed.cost_usd
     is_whole = left.resume_session is None and words.result_session == left.session_id
-    if total is None or seen is None or not is_whole or total <= seen + _ROUNDING:
+    # Where a price is not known, the agent's own sum is a guess too: the dearest price is the safer one.
+    if total is None or seen is None or not is_whole or left.spend.estimated_usd or total <= seen + _ROUNDING:
         return closed
     if left.reply_under_way is not None:
         return replace(closed, estimated_usd=max(closed.estimated_usd, total - seen))

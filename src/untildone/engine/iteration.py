@@ -7,14 +7,14 @@ from untildone.core import events as ev
 from untildone.core.claims import says_done, streak_needed
 from untildone.core.closing import Change, close_iteration, progress_of
 from untildone.core.dataclass import dataclass
-from untildone.core.decide import Iterate, interruption, next_look
+from untildone.core.decide import Iterate, endless, interruption, next_look
 from untildone.core.events import Event
-from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, Fault, Remedy
+from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, TURNS_EXHAUSTED, Fault, Remedy
 from untildone.core.outcome import Order, Outcome
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
 from untildone.core.secrets import redact
 from untildone.core.state import LoopState
-from untildone.core.trace import IterationFilesChanged
+from untildone.core.trace import AgentPriceUnknown, IterationFilesChanged
 from untildone.engine.bookkeeping import settle_cut_replies
 from untildone.engine.effects import call_hook, tasks_event
 from untildone.engine.journal import Journal
@@ -44,6 +44,9 @@ async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
     await journal.record(intent(journal.state, order, prompt, before, parts.clock.now()))
     told = agent_order(journal.state, order, prompt, rules(journal.state.spec, journal.state.policy))
     ended = await run_agent(journal, parts, parts.agent, told)
+    if ended.cut is TURNS_EXHAUSTED:
+        why = f"iteration {order.number} was ended: {endless(journal.state)}"
+        await journal.tell(ev.ContinuousWarning(message=why))
     await _close(journal, parts, before, ended)
     await call_hook(journal, parts, "after_iteration", {"iteration_num": order.number})
 
@@ -118,14 +121,18 @@ async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) 
                 interrupting = asyncio.create_task(_interrupt(agent, discard=cut is HANG))
 
     async def tell(event: Event) -> None:
+        if isinstance(event, AgentPriceUnknown) and event.model in journal.state.unpriced:
+            return  # said before
         # Looked at inside the telling: a budget is enforced before the agent's next reply can begin.
         await journal.tell(event)
+        await journal.heed_clock()
         look()
 
     dead = asyncio.create_task(until_hung(agent, parts.clock, journal.state.policy))
     working = asyncio.create_task(agent.iterate(order, tell))
     try:
         while not working.done():
+            await journal.heed_clock()
             look()
             others = [task for task in (working, dead) if not task.done()]
             await news(journal, parts.clock, next_look(journal.state, parts.clock.now()), *others)

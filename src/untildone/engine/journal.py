@@ -9,7 +9,7 @@ from untildone.core import codec
 from untildone.core.dataclass import dataclass
 from untildone.core.decide import Wait
 from untildone.core.durations import DAY
-from untildone.core.events import ContinuousResumed, ContinuousWarning, Event, Record, StoreTampered
+from untildone.core.events import ClockJumped, ContinuousResumed, ContinuousWarning, Event, Record, StoreTampered
 from untildone.core.fold import apply, fold
 from untildone.core.redaction import redacted
 from untildone.core.state import LoopState
@@ -25,6 +25,8 @@ TRACE_BATCH = 50
 TRACE_DELAY = 0.1
 TRIM_EVERY = 2000
 """Trace events between two looks at whether the oldest have to go."""
+CLOCK_JUMP = 5.0
+"""Seconds by which the clock must differ from the time that passed to have been set; less is a correction."""
 TRACE_DAYS = 30
 """No trace of a run is kept for longer."""
 
@@ -61,6 +63,8 @@ class Journal:
         self._untrimmed = 0
         """Trace events appended since the last trim."""
         self._one_at_a_time = asyncio.Lock()
+        self._ahead = self._clock_ahead()
+        """How far the clock was ahead of the time that passes evenly, when it was last looked at."""
 
     @property
     def run_id(self) -> str:
@@ -75,7 +79,7 @@ class Journal:
         """Append as the driver, durably, and fold. Trace events waiting for company go along."""
         async with self._one_at_a_time:
             batch = self._take_trace()
-            await self._fold_news(await self._append([*batch, *events]))
+            await self._fold_news(await self._append([*batch, *self._clock_jump(), *events]))
         if any(isinstance(event, ContinuousResumed) for event in events):
             self.taken_up.set()
 
@@ -89,6 +93,19 @@ class Journal:
             await self.flush()
         elif self._flush_later is None:
             self._flush_later = asyncio.get_running_loop().call_later(TRACE_DELAY, self._flush_soon)
+
+    async def heed_clock(self) -> None:
+        """Before anything is decided by the clock: write down whether somebody has set it."""
+        if abs(self._clock_ahead() - self._ahead) >= CLOCK_JUMP:
+            await self.record()
+
+    def _clock_jump(self) -> list[Event]:
+        ahead = self._clock_ahead()
+        jumped, self._ahead = ahead - self._ahead, ahead
+        return [ClockJumped(seconds=jumped)] if abs(jumped) >= CLOCK_JUMP and self.state.driving else []
+
+    def _clock_ahead(self) -> float:
+        return self._clock.now() - self._clock.steady()
 
     async def flush(self) -> None:
         """Append the trace events that are still waiting."""

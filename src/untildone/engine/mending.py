@@ -7,6 +7,7 @@ from untildone.core.figures import count, short_commit
 from untildone.core.forge_words import defused
 from untildone.core.not_landed import for_people
 from untildone.core.printable import one_line
+from untildone.core.proven import doubted
 from untildone.core.state import LoopState
 from untildone.engine.journal import Journal
 from untildone.engine.narrate import narrating
@@ -29,7 +30,7 @@ async def failures_on(commit: str, journal: Journal, parts: Parts, *, room: Room
     state, subject = journal.state, Subject(commit=commit, room=room)
     checks: list[CheckSpec] = [check for check in state.spec.contract.checks if check.kind == "command"]
     with narrating(journal) as progress:
-        results = await parts.witness.examine(subject, checks, flaky=state.flaky, progress=progress)
+        results = await parts.witness.examine(subject, checks, flaky=doubted(state, commit=commit), progress=progress)
     for result in results:
         if not result.passed and result.log and not result.hidden:
             failed = f"{one_line(result.name, _NAME)} fails on {short_commit(commit)}"

@@ -98,7 +98,7 @@ def close_unfinished(state: LoopState, fault: Fault, error: str) -> ev.Iteration
         error_type=fault.name,
         retry_allowed=True,
         cost_usd=None if left.spend.unknown_costs else left.spend.cost_usd,
-        estimated_usd=left.reply_under_way_usd,
+        estimated_usd=left.spend.estimated_usd + left.reply_under_way_usd,
         session_id=left.session_id,
         usage=left.spend.usage,
         duration_seconds=max(0.0, state.last_at - left.started_at),

@@ -10,6 +10,7 @@ from untildone.core.contract import FAIL_TO_PASS, CheckSpec
 from untildone.core.decide import Verify
 from untildone.core.findings import FileChange
 from untildone.core.outcome import CheckResult
+from untildone.core.proven import doubted
 from untildone.core.state import LoopState
 from untildone.core.unprovable import cannot_run, has_no_program
 from untildone.core.verdict import (
@@ -31,9 +32,13 @@ from untildone.engine.watch import unless
 from untildone.errors import WorkspaceError
 from untildone.ports.delivery import Progress, Subject
 
+BASELINE = "running the checks once before any work, to know what already fails (--no-baseline skips this)"
+
 
 async def take_baseline(journal: Journal, parts: Parts) -> None:
-    """Run the commands of the contract before any work is done, so that nobody is blamed for what was red before."""
+    """Run the commands of the contract before any work is done, so that the agent is not blamed for old failures."""
+    if _commands(journal.state.spec.contract):
+        await journal.tell(ev.WitnessAtWork(said=BASELINE))
     with narrating(journal) as progress:
         looking = _baseline(journal.state, parts, progress)
         taken = await unless(journal, parts.clock, looking, lambda: journal.state.stop is not None)
@@ -46,26 +51,44 @@ async def take_baseline(journal: Journal, parts: Parts) -> None:
 
 async def _baseline(state: LoopState, parts: Parts, progress: Progress) -> tuple[ev.BaselineTaken, list[str]]:
     contract = state.spec.contract
-    checks = _commands(contract)
-    start = Subject(commit=state.arrival.start, room=contract.room, tries="two")
-    results = await parts.witness.examine(start, checks, progress=progress)
+    start = Subject(commit=state.arrival.start, room=contract.room, tries="one")
+    results = await parts.witness.examine(start, _commands(contract), progress=progress)
     notes: list[str] = []
     # Before the first commit there is nothing to check out, and that is nobody's mistake.
     refused = "" if start.commit is None else cannot_run(results)
     if not refused and contract.room == "clean" and start.commit is not None:
-        # What wavers proves nothing about the room it wavered in.
-        red = {result.name for result in results if not result.passed and result.ran and not result.flaky}
-        copied = replace(start, furnished=True, tries="one")
-        try:
-            again = [check for check in checks if check.name in red]
-            refused = refusal(results, await parts.witness.examine(copied, again, progress=progress), state.spec.cwd)
-        except WorkspaceError as trouble:
-            notes.append(
-                f"whether {', '.join(sorted(red))} would pass in your tree was not looked at: {trouble}; if it needs "
-                "what a fresh checkout does not have, say how that is prepared with --setup"
-            )
+        results, refused, notes = await _compared(state, parts, start, results, progress)
     refused = refused or has_no_program(results)
     return ev.BaselineTaken(commit=start.commit, room=contract.room, checks=tuple(results), refused=refused), notes
+
+
+async def _compared(
+    state: LoopState, parts: Parts, start: Subject, results: list[CheckResult], progress: Progress
+) -> tuple[list[CheckResult], str, list[str]]:
+    """Run what failed in a copy of the tree: a check that needs uncommitted files could never pass in a checkout.
+
+    The results, why the run is refused, and notes.
+    """
+    # One that did not end in time has cost enough of it.
+    red = {r.name for r in results if not r.passed and r.ran and r.exit_code is not None}
+    again = [check for check in _commands(state.spec.contract) if check.name in red]
+    copied = replace(start, furnished=True)
+    try:
+        there = await parts.witness.examine(copied, again, progress=progress)
+        needed = {result.name for result in there if result.passed}
+        # Both verdicts: before the run is refused, it must fail in a fresh checkout a second time.
+        twice = [check for check in again if check.name in needed]
+        confirmed = {r.name: r for r in await parts.witness.examine(start, twice, progress=progress)}
+    except WorkspaceError as trouble:
+        note = (
+            f"whether {', '.join(sorted(red))} would pass in your tree was not looked at: {trouble}; if it needs "
+            "what a fresh checkout does not have, say how that is prepared with --setup"
+        )
+        return results, "", [note]
+    wavering = {name for name, result in confirmed.items() if result.passed}
+    told = [replace(confirmed[r.name], flaky=True) if r.name in wavering else r for r in results]
+    here = [result for result in there if result.name not in wavering]
+    return told, refusal(results, here, state.spec.cwd), []
 
 
 async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
@@ -109,7 +132,8 @@ async def examine(state: LoopState, parts: Parts, progress: Progress) -> Seen:
             elsewhere=elsewhere,
         )  # fmt: skip
     subject = Subject(commit=commit, room=contract.room)
-    results = await parts.witness.examine(subject, _commands(contract), flaky=state.flaky, progress=progress)
+    doubts = doubted(state, commit=commit, tree=tree.fingerprint)
+    results = await parts.witness.examine(subject, _commands(contract), flaky=doubts, progress=progress)
     for check in conditions(contract.checks):
         progress(f"looking whether {check.name} holds")
         is_green = all(result.passed for result in results)

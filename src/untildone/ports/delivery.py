@@ -58,7 +58,7 @@ class Subject:
     room: Room
     furnished: bool = False
     """In a copy of the tree at this commit, ignored files included and without the setup: for a comparison."""
-    tries: Literal["one", "two", "until sure"] = "until sure"
+    tries: Literal["one", "until sure"] = "until sure"
     """How often a check that fails may be run again, to see whether it is flaky."""
 
 

@@ -16,7 +16,11 @@ class Clock(Protocol):
     """The only source of time."""
 
     def now(self) -> float:
-        """Epoch seconds."""
+        """Epoch seconds. The clock may be set at any time."""
+        ...
+
+    def steady(self) -> float:
+        """Seconds that pass evenly whatever the clock is set to; only differences mean something."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...

@@ -43,7 +43,7 @@ def test_a_state_has_a_word_and_an_icon(run: RunEntry, word: str) -> None:
 
 def test_a_row_never_says_zero_for_what_nobody_knows() -> None:
     assert fleet_row(entry(unknown_costs=1), NOW).spend == "unknown"
-    assert fleet_row(entry(cost_usd=0.5, estimated_usd=0.1), NOW).spend == "$0.50 + about $0.10 cut off"
+    assert fleet_row(entry(cost_usd=0.5, estimated_usd=0.1), NOW).spend == "$0.50 + about $0.10 (estimate)"
 
 
 def test_progress_stays_within_bounds() -> None:
