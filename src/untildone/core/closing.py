@@ -25,6 +25,7 @@ COUNTED_CAP = 60.0
 _STEPS = 40
 _PREVIEW = 1000
 _ERROR_CAP = 2000
+_QUESTION_CAP = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +119,7 @@ def _completed(
     progress = progress_of(state, now)
     if outcome.session_id is not None and not is_review:
         progress["last_session_id"] = outcome.session_id
+    claim = Claim() if is_review else _claim(state, outcome, prompt)
     return ev.IterationCompleted(
         iteration_num=state.open.number if state.open else state.attempts,
         cost_usd=outcome.cost_usd,
@@ -128,11 +130,15 @@ def _completed(
         usage=outcome.usage,
         duration_seconds=_duration(state, now),
         num_turns=outcome.num_turns,
-        claim=Claim() if is_review else _claim(state, outcome, prompt),
-        evidence=evidence,
+        claim=claim,
+        evidence=replace(evidence, question=_last_line(outcome.final_text) if claim.question else ""),
         verdict=read_verdict(outcome.final_text) if is_review else None,
         **progress,
     )
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip()[-_QUESTION_CAP:] for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def _claim(state: LoopState, outcome: Outcome, prompt: str) -> Claim:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Literal
 
-from untildone.core import breaker
+from untildone.core import breaker, progress
 from untildone.core import events as ev
 from untildone.core.delivery import CLEAN_ROOM
 from untildone.core.findings import waived as is_waived
@@ -12,9 +12,11 @@ from untildone.core.state import LoopState
 _VERDICTS_KEPT = 200
 
 
-def baseline(state: LoopState, event: ev.BaselineTaken, _: float) -> LoopState:
+def baseline(state: LoopState, event: ev.BaselineTaken, at: float) -> LoopState:
     """Before any work: who is to blame for what is red later."""
     state = _remember(state, event.commit, event.checks)
+    seconds = sum(check.seconds for check in event.checks)
+    state = replace(state, progress=progress.looked(state.progress, event.checks, 0, seconds, at))
     taken = tuple((check.name, check.passed) for check in event.checks)
     if event.refused:
         return replace(state, fatal=CLEAN_ROOM, fatal_detail=event.refused, red=_red(event.checks))
@@ -30,7 +32,12 @@ def validation(state: LoopState, event: ev.IterationValidation, at: float) -> Lo
     """The witness has looked. Only a claim that was wrong is held against the agent."""
     red = _red(event.checks)
     said: Literal["passed", "failed", ""] = "failed" if red else "passed" if event.checks else ""
-    state = replace(_remember(state, event.commit, event.checks), findings=event.findings, red=red, checks_said=said)
+    looked = progress.looked(state.progress, event.checks, event.iteration_num, event.seconds, at)
+    state = replace(_remember(state, event.commit, event.checks), red=red, checks_said=said, progress=looked)
+    if not event.claimed:
+        # The loop looked by itself: that proves nothing and refuses nothing.
+        return replace(state, feedback=event.feedback, feedback_from="checks")
+    state = replace(state, findings=event.findings)
     claimed = state.claim_due or not state.land_due
     if event.passed:
         newest = _newest(state, event)

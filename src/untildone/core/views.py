@@ -156,7 +156,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         worked_seconds=state.worked(now if alive else state.last_at),
         streak=state.streak,
         streak_needed=_needed(state),
-        breaker_state=state.breaker.state,
+        breaker_state=state.circuit.state,
         breaker=_breaker(state),
         tasks_open=state.tasks_open,
         tasks_completed=state.tasks_completed,
@@ -292,8 +292,10 @@ def _needed(state: LoopState) -> int:
 
 
 def _breaker(state: LoopState) -> str:
-    seen = state.breaker
-    said = f"{seen.state.replace('_', '-')} {seen.no_progress}/{state.policy.stagnation_threshold}"
+    seen, allowed = state.circuit, state.policy.no_progress_threshold
+    counted = f"{state.progress.stale}/{allowed}" if allowed and not state.spec.in_session else ""
+    counted = counted or f"{seen.no_progress}/{state.policy.stagnation_threshold}"
+    said = f"{seen.state.replace('_', '-')} {counted}"
     return f"{said} ({one_line(seen.reason, _GOAL_WIDTH)})" if seen.reason and seen.state != "closed" else said
 
 
@@ -385,7 +387,7 @@ def _session_json(view: RunView, state: LoopState) -> dict[str, Any]:
 
 
 def _circuit_json(state: LoopState) -> dict[str, Any]:
-    seen = state.breaker
+    seen = state.circuit
     return {
         "tripped": seen.state == "open",
         "state": seen.state,

@@ -25,7 +25,7 @@ class BaselineTaken(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationValidation(Event):
-    """The loop ran the checks itself after a claim."""
+    """The loop ran the checks itself: after a claim, or to see how far the work is."""
 
     TYPE: ClassVar[str] = "iteration.validation"
     iteration_num: int
@@ -40,6 +40,10 @@ class IterationValidation(Event):
     """Where the checks ran; `tree` is the weaker evidence."""
     findings: tuple[Finding, ...] = ()
     """What the guard saw in the changes of this run; the blocking ones were not waived."""
+    claimed: bool = True
+    """False: the loop looked by itself, to see whether the work gets any further."""
+    seconds: float | None = None
+    """How long the look took, everything included; None: not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
