@@ -29,7 +29,7 @@ from untildone.core.limits import (
     time_left,
     time_until_cut,
 )
-from untildone.core.progress import has_judges, wants_look
+from untildone.core.progress import has_judges, patience, wants_look
 from untildone.core.state import LoopState
 from untildone.core.state import Wait as Rest
 from untildone.core.stopping import TAKEN_BY, Reason
@@ -186,7 +186,7 @@ def _look_at_progress(state: LoopState) -> Verify | None:
     is_busy = state.open is not None or state.retry is not None
     if is_busy or state.paused or state.disk_low or state.spec.in_session:
         return None
-    due = has_judges(state.spec) and wants_look(state.progress, state.policy.no_progress_threshold)
+    due = has_judges(state.spec) and wants_look(state.progress, patience(state.policy))
     return Verify(state.attempts, claimed=False) if due else None
 
 

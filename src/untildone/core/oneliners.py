@@ -80,4 +80,7 @@ def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
         for name, log in view.red[:_LOGS]
         if log
     ]
-    return [one_line(line) for line in (unproven, *logs, " · ".join(took), view.advice if advice else "") if line]
+    progress = f"progress: {view.progress}" if view.progress else ""
+    return [
+        one_line(line) for line in (unproven, *logs, progress, " · ".join(took), view.advice if advice else "") if line
+    ]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from untildone.core.dataclass import dataclass
 from untildone.core.failing_tests import failing_tests
 from untildone.core.outcome import CheckResult
-from untildone.core.policy import RunSpec
+from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line
 
 START = "start"
@@ -117,6 +117,12 @@ class Ended:
 def has_judges(spec: RunSpec) -> bool:
     """Whether progress is measured by checks, as far as they do not pass."""
     return any(check.kind == "command" for check in spec.contract.checks)
+
+
+def patience(policy: Policy) -> int:
+    """Iterations without progress that open the breaker; 0: never. One that allows more idle ones allows these."""
+    allowed = policy.no_progress_threshold
+    return max(allowed, policy.stagnation_threshold) if allowed else 0
 
 
 # --- what happens --------------------------------------------------------------------------------------------
@@ -241,7 +247,7 @@ _CUT_SHORT = re.compile(r"^!+ stopping after", re.MULTILINE)
 _PER_LINE = re.compile(
     r"\b(?P<before>\d+)(?:(?: of |/)\d+)? (?:[a-z]+ )?(?:failed|failing|failures?|errors?|problems?|left|missing)\b"
     r"|\b(?:failures|errors|failed)[ ]?[=:][ ]?(?P<equal>\d+)\b"
-    r"|^\W*fail (?P<tap>\d+)$",
+    r"|^(?:#|\u2139) fail (?P<tap>\d+)$",
     re.IGNORECASE,
 )
 
@@ -343,11 +349,12 @@ def _since(progress: Progress) -> str:
 
 
 def curve(progress: Progress, *, every: bool = False) -> str:
-    """`failing tests 9 > 7 > 4 > 0`; with `every` look: `failing tests 9 9 8 8`. Empty before the first look."""
+    """`failing tests 9 > 7 > 4 > 0`; with `every` look: `failing tests 9 9 8 8`. Empty where there is none to show."""
     points = progress.curve
-    if not points:
+    counts = any(point.failing for point in points)
+    if not points or not (every or (len(points) > 1 and (counts or points[-1].checks > 1))):
         return ""
-    if any(point.failing is not None and point.failing > 0 for point in points):
+    if counts:
         unit = next(point.unit for point in reversed(points) if point.failing)
         numbers, end = ["?" if point.failing is None else str(point.failing) for point in points], ""
     else:

@@ -9,7 +9,7 @@ from untildone.core.dataclass import dataclass
 from untildone.core.findings import Finding
 from untildone.core.outcome import Usage
 from untildone.core.policy import Policy, RunSpec
-from untildone.core.progress import Progress, has_judges, stuck
+from untildone.core.progress import Progress, has_judges, patience, stuck
 from untildone.core.trace import QuotaWindow
 
 Phase = Literal["new", "running", "suspended", "completed"]
@@ -335,7 +335,7 @@ class LoopState:
         if self.breaker.state == "open" or self.spec.in_session:
             return self.breaker
         judged = has_judges(self.spec)
-        reason = stuck(self.progress, self.policy.no_progress_threshold, judged=judged)
+        reason = stuck(self.progress, patience(self.policy), judged=judged)
         if not reason:
             return self.breaker
         return replace(self.breaker, state="open", reason=reason, opened_at=self.progress.at)
