@@ -389,6 +389,12 @@ def test_failures_are_counted_where_the_output_counts_them(output: str, failing:
     assert score.point.failing == failing
 
 
+def test_of_a_hidden_check_no_number_is_told() -> None:
+    score = measured([replace(check(3), hidden=True)])
+    assert score is not None
+    assert (score.point.failing, score.failures) == (None, (("pytest", 3),))
+
+
 def test_a_failure_keeps_its_name_while_only_values_change() -> None:
     assert failure_signature(ERROR.format(1)) == failure_signature(ERROR.format(2))
     assert failure_signature(SHELL.format(1)) == failure_signature(SHELL.format(2))

@@ -131,14 +131,16 @@ def _completed(
         duration_seconds=_duration(state, now),
         num_turns=outcome.num_turns,
         claim=claim,
-        evidence=replace(evidence, question=_last_line(outcome.final_text) if claim.question else ""),
+        evidence=replace(evidence, question=_question(outcome.final_text, asks=claim.question)),
         verdict=read_verdict(outcome.final_text) if is_review else None,
         **progress,
     )
 
 
-def _last_line(text: str) -> str:
-    return next((line.strip()[-_QUESTION_CAP:] for line in reversed(text.splitlines()) if line.strip()), "")
+def _question(text: str, *, asks: bool) -> str:
+    """The question that a message ends with, whatever was reported beside it."""
+    last = next((line.strip() for line in reversed(without_status(text).splitlines()) if line.strip()), "")
+    return last[-_QUESTION_CAP:] if asks or last.rstrip("*_`\"') ").endswith("?") else ""
 
 
 def _claim(state: LoopState, outcome: Outcome, prompt: str) -> Claim:

@@ -36,7 +36,7 @@ class Point:
     passed: int
     checks: int
     failing: int | None
-    """None: at least one of the failing checks does not count its failures."""
+    """None: at least one of the failing checks does not count its failures, or is hidden."""
     unit: str = "failing tests"
 
 
@@ -212,7 +212,8 @@ def measured(checks: Sequence[CheckResult]) -> Score | None:
         return None
     counts = {check.name: 0 if check.passed else _count(check.output_tail) for check in ran}
     red = [check for check in ran if not check.passed]
-    known = all(counts[check.name] < UNCOUNTED for check in red)
+    # Of a hidden check not even a number is told.
+    known = all(counts[check.name] < UNCOUNTED and not check.hidden for check in red)
     are_tests = not red or any(check.tests_run is not None or failing_tests(check.output_tail) for check in red)
     point = Point(
         passed=len(ran) - len(red),
