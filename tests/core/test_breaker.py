@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from untildone.core.breaker import RECENT, Breaker, Observation, claim_refused, observe, reset, rest
 from untildone.core.policy import Policy
 
-POLICY = Policy()
+PUBLISHED = {
+    "same_error_threshold": 5,
+    "output_decline_threshold": 70,
+    "max_test_loops": 3,
+    "safety_completion_threshold": 5,
+}
+"""What the published profiles set. By default these rules are off."""
+POLICY = Policy(**PUBLISHED)
 NOW = 1000.0
 COOLDOWN = POLICY.breaker_cooldown
 

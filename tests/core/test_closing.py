@@ -46,6 +46,21 @@ def test_words_are_read_only_where_no_number_was_given() -> None:
     assert retried.retry_at == NOW + 7
 
 
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("Done.\n\nShould I use SQLite or files?", "Should I use SQLite or files?"),
+        ("**Which one?**\n\n---LOOP_STATUS---\nSTATUS: IN_PROGRESS\n---END_LOOP_STATUS---\n", "**Which one?**"),
+        ("Is it done? Yes.", ""),
+        ("", ""),
+    ],
+)
+def test_the_question_that_a_message_ends_with_is_evidence(text: str, question: str) -> None:
+    outcome = Outcome(final_text=text, cost_usd=0.1)
+    closed = close_iteration(after(started(1)), outcome, Change(), None, prompt="", now=START, jitter=0.0)
+    assert closed.evidence.question == question
+
+
 def test_a_reset_nobody_can_read_backs_off() -> None:
     pauses = [
         (close(in_outage(n, "usage_limit"), api_error="usage_limit_reached", text="later").retry_at or 0) - NOW

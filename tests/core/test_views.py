@@ -300,7 +300,7 @@ def test_the_monitor_line() -> None:
     )  # fmt: skip
     assert monitor_line(replace(view, iteration=3)) == (
         "[Loop 3/50] COMPLETE | Tasks: 2 | Files: 5 | Tests: PASSING | Cost: $0.42/$5.00 | "
-        "Circuit: closed 0/3 | Streak: 1/2"
+        "Circuit: closed 0/6 | Streak: 1/2"
     )
 
 

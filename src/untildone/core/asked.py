@@ -6,6 +6,7 @@ from typing import Any
 from untildone.core import breaker
 from untildone.core import events as ev
 from untildone.core.limits import LIMIT_FIELDS
+from untildone.core.progress import eased
 from untildone.core.questions import with_answer
 from untildone.core.state import LoopState, Message, StopAsked
 
@@ -75,7 +76,7 @@ def moved(state: LoopState, event: ev.RunMoved, _: float) -> LoopState:
 def reset(state: LoopState, event: ev.ResetRequested, _: float) -> LoopState:
     """Clear what was named."""
     if event.circuit:
-        state = replace(state, breaker=breaker.reset(state.breaker))
+        state = replace(state, breaker=breaker.reset(state.breaker), progress=eased(state.progress))
     if event.session:
         state = replace(state, last_session=None, retry=None)
     if event.history:

@@ -25,6 +25,7 @@ COUNTED_CAP = 60.0
 _STEPS = 40
 _PREVIEW = 1000
 _ERROR_CAP = 2000
+_QUESTION_CAP = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +122,7 @@ def _completed(
     progress = progress_of(state, now)
     if outcome.session_id is not None and not is_review:
         progress["last_session_id"] = outcome.session_id
+    claim = Claim() if is_review else _claim(state, outcome, prompt)
     return ev.IterationCompleted(
         iteration_num=state.open.number if state.open else state.attempts,
         cost_usd=outcome.cost_usd,
@@ -131,11 +133,17 @@ def _completed(
         usage=outcome.usage,
         duration_seconds=_duration(state, now),
         num_turns=outcome.num_turns,
-        claim=Claim() if is_review else _claim(state, outcome, prompt),
-        evidence=evidence,
+        claim=claim,
+        evidence=replace(evidence, question=_question(outcome.final_text, asks=claim.question)),
         verdict=read_verdict(outcome.final_text) if is_review else None,
         **progress,
     )
+
+
+def _question(text: str, *, asks: bool) -> str:
+    """The question that a message ends with, whatever was reported beside it."""
+    last = next((line.strip() for line in reversed(without_status(text).splitlines()) if line.strip()), "")
+    return last[-_QUESTION_CAP:] if asks or last.rstrip("*_`\"') ").endswith("?") else ""
 
 
 def _claim(state: LoopState, outcome: Outcome, prompt: str) -> Claim:

@@ -30,6 +30,7 @@ from untildone.core.limits import (
     time_left,
     time_until_cut,
 )
+from untildone.core.progress import has_judges, patience, wants_look
 from untildone.core.state import LoopState
 from untildone.core.state import Wait as Rest
 from untildone.core.stopping import TAKEN_BY, Reason
@@ -60,6 +61,8 @@ class Verify:
     """The agent claims to be done, or its work is about to land: run the checks."""
 
     number: int
+    claimed: bool = True
+    """False: only to see whether the work gets any further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def _will_not_wait(state: LoopState, now: float) -> bool:
 
 
 def _breaker_stops(state: LoopState, now: float) -> bool:
-    rested = breaker.rest(state.breaker, state.policy, now)
+    rested = breaker.rest(state.circuit, state.policy, now)
     return rested.state == "open" and not state.policy.breaker_auto_reset
 
 
@@ -163,7 +166,7 @@ STOP_RULES: tuple[StopRule, ...] = (
 
 def decide(state: LoopState, now: float) -> Decision:
     """What happens next in this state, at this moment. Total: every state has an answer."""
-    return _stop_or_look(state, now) or _rest(state, now) or _iterate(state, now)
+    return _stop_or_look(state, now) or _look_at_progress(state) or _rest(state, now) or _iterate(state, now)
 
 
 def _stop_or_look(state: LoopState, now: float) -> Decision | None:
@@ -189,6 +192,15 @@ def _owed(state: LoopState) -> Decision | None:
         return Verify(state.attempts)
     because = landing_for(state)
     return Land(state.last_commit, because) if because is not None and state.last_commit else None
+
+
+def _look_at_progress(state: LoopState) -> Verify | None:
+    """See whether the work gets any further. Comes after all stop rules, so that it delays no stop."""
+    is_busy = state.open is not None or state.retry is not None
+    if is_busy or state.paused or state.disk_low or state.spec.in_session:
+        return None
+    due = has_judges(state.spec) and wants_look(state.progress, patience(state.policy))
+    return Verify(state.attempts, claimed=False) if due else None
 
 
 def _rest(state: LoopState, now: float) -> Decision | None:
@@ -219,7 +231,7 @@ def _wait(state: LoopState, now: float) -> Wait | None:
         return Wait(kept, QUOTA_KEPT.name)
     if state.wait is not None and now < state.wait.until and not _clock_was_set_back(state.wait, now):
         return Wait(state.wait.until, state.wait.cause)
-    rested = breaker.rest(state.breaker, state.policy, now)
+    rested = breaker.rest(state.circuit, state.policy, now)
     if rested.state == "open" and rested.opened_at is not None:
         return Wait(rested.opened_at + state.policy.breaker_cooldown, "circuit_open")
     free = window.next_free(state.calls, state.policy.max_calls_per_hour, now)
@@ -269,7 +281,7 @@ def _why_no_wait(state: LoopState) -> str:
 _DETAILS: dict[Reason, Callable[[LoopState], str]] = {
     Reason.BLOCKED: lambda s: s.blocked or "",
     Reason.PERMISSION_DENIED: lambda s: "denied: " + ", ".join(s.last_denials),
-    Reason.CIRCUIT_OPEN: lambda s: s.breaker.reason,
+    Reason.CIRCUIT_OPEN: lambda s: s.circuit.reason,
     Reason.CONSECUTIVE_ERRORS: lambda s: s.last_error,
     Reason.USAGE_LIMIT: _why_no_wait,
     Reason.OUTAGE: lambda s: s.last_error,

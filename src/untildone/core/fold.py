@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from untildone.core import asked, breaker, clock_jumps, heard, in_session, landed, meddling, proven, window
+from untildone.core import asked, breaker, clock_jumps, heard, in_session, landed, meddling, progress, proven, window
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.claims import Claim, Form, says_blocked, says_done
@@ -71,7 +71,7 @@ def _resumed(state: LoopState, _: ev.ContinuousResumed, at: float) -> LoopState:
     return replace(
         state, phase="running", driving=True, last_at=at, stop=None, paused=False, stop_reason=None, stop_detail="",
         fatal=None, fatal_detail="", blocked=None, failures_in_a_row=0, denials_in_a_row=0, outage_since=None,
-        limited_since=None, backoffs=0, breaker=breaker.rest(state.breaker, state.policy, at), review_rounds=0,
+        limited_since=None, backoffs=0, **_rested(state, at), review_rounds=0,
         arrival=replace(state.arrival, trouble="", fixes=0), resting=False,
         # Whoever resumes without a word on the dispute lets the agent try once more.
         dispute_rounds=1 if state.stop_reason == Reason.DISPUTED else state.dispute_rounds,
@@ -151,8 +151,15 @@ def _iteration_started(state: LoopState, event: ev.IterationStarted, at: float) 
         wait=None,
         calls=window.record(state.calls, at),
         messages=tuple(m for m in state.messages if m.number > event.messages_shown),
-        breaker=breaker.rest(state.breaker, state.policy, at),
+        **_rested(state, at),
     )  # fmt: skip
+
+
+def _rested(state: LoopState, at: float) -> dict[str, Any]:
+    """An open breaker closes for one trial after its cooldown, and what it held against the agent is forgotten."""
+    circuit = state.circuit
+    rested = breaker.rest(circuit, state.policy, at)
+    return {} if rested is circuit else {"breaker": rested, "progress": progress.eased(state.progress)}
 
 
 def _book_abandoned(state: LoopState) -> LoopState:
@@ -196,6 +203,7 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         refused_streak=(0, "none"),
         blocked=_blocked_because(event.claim) if not done else None,
         breaker=_observed(state, event, at, done=done),
+        progress=_progressed(state, event, at, done=done),
         half_done=None,
         unsettled=due,
         last_report=report or state.last_report,
@@ -233,15 +241,26 @@ def _observed(state: LoopState, event: ev.IterationCompleted, at: float, *, done
     """The breaker of a loop inside Claude Code is its hook's, which tells what it counted."""
     if state.spec.in_session:
         return state.breaker
-    return breaker.observe(state.breaker, _observation(event, done=done), state.policy, at)
+    return breaker.observe(state.breaker, _observation(state, event, done=done), state.policy, at)
 
 
-def _observation(event: ev.IterationCompleted, *, done: bool) -> breaker.Observation:
+def _progressed(state: LoopState, event: ev.IterationCompleted, at: float, *, done: bool) -> progress.Progress:
+    judged = progress.has_judges(state.spec)
+    told = progress.Ended(
+        number=event.iteration_num, changed=event.evidence.changed, question=event.evidence.question,
+        seconds=event.duration_seconds, counts=judged or not done,
+    )  # fmt: skip
+    return progress.ended(state.progress, told, at, judged=judged)
+
+
+def _observation(state: LoopState, event: ev.IterationCompleted, *, done: bool) -> breaker.Observation:
     report, evidence = event.claim.report, event.evidence
+    # What the agent counts itself is evidence only where the published rules alone decide.
+    believes = report is not None and not state.policy.no_progress_threshold
     return breaker.Observation(
         changed=evidence.changed,
         activity=evidence.activity,
-        tasks_completed=report.tasks_completed if report else 0,
+        tasks_completed=report.tasks_completed if report and believes else 0,
         has_status=report is not None,
         work_type=report.work_type if report else None,
         error_signature=evidence.error_signature,

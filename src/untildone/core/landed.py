@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from untildone.core import events as ev
 from untildone.core.not_landed import for_people
+from untildone.core.progress import Progress, has_judges, placed
 from untildone.core.state import HalfDone, LoopState, OpenIteration, Unsettled
 
 
@@ -27,7 +28,7 @@ def prepared(state: LoopState, event: ev.LandingPrepared, _: float) -> LoopState
     return replace(state, arrival=arrival)
 
 
-def committed(state: LoopState, event: ev.LandingCommitted, _: float) -> LoopState:
+def committed(state: LoopState, event: ev.LandingCommitted, at: float) -> LoopState:
     """The work of an iteration is in a commit."""
     landing = state.spec.landing
     # A commit made while a landing is under way mends what kept it from arriving: it goes the same way.
@@ -41,9 +42,14 @@ def committed(state: LoopState, event: ev.LandingCommitted, _: float) -> LoopSta
         files_uncommitted=0,
         commit_trouble="",
         unsettled=None,
+        progress=_placed(state, event, at),
         land_due=goes_on and landing.land in {"merge", "pr"},
         arrival=replace(state.arrival, branch=_branch_after(state, event)),
     )
+
+
+def _placed(state: LoopState, event: ev.LandingCommitted | ev.LandingSnapshot, at: float) -> Progress:
+    return placed(state.progress, event.content, event.iteration_num, at, judged=has_judges(state.spec))
 
 
 def _branch_after(state: LoopState, event: ev.LandingCommitted) -> str | None:
@@ -125,10 +131,10 @@ def rewound(state: LoopState, event: ev.Rewound, _: float) -> LoopState:
     )  # fmt: skip
 
 
-def snapshot(state: LoopState, event: ev.LandingSnapshot, _: float) -> LoopState:
+def snapshot(state: LoopState, event: ev.LandingSnapshot, at: float) -> LoopState:
     """The tree is safe under a private ref. Without a reason nothing is half done."""
     if not event.reason:
-        return replace(state, unsettled=None)
+        return replace(state, unsettled=None, progress=_placed(state, event, at))
     half = HalfDone(iteration_num=event.iteration_num, reason=event.reason, ref=event.ref, files=event.files)
     return replace(state, half_done=half, unsettled=None)
 

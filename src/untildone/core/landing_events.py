@@ -36,6 +36,8 @@ class LandingCommitted(Event):
     files_changed: int = 0
     message: str = ""
     by: Literal["loop", "agent"] = "loop"
+    content: str = ""
+    """The same for the same files, whichever commit holds them, the notes left out. Empty: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,8 @@ class LandingSnapshot(Event):
     head: str | None = None
     """The commit that was checked out at that moment."""
     files: tuple[str, ...] = ()
+    content: str = ""
+    """The same for the same files, whichever commit holds them, the notes left out. Empty: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,8 @@ def room_note(room: str) -> str:
 
 def validation_line(event: ev.IterationValidation, _: float) -> str:
     """Whether the work holds, where that was seen, and what does not hold."""
+    if not event.claimed:
+        return _glance_line(event)
     at = (f" at {_commit(event.commit)}" if event.commit else "") + (room_note(event.room) if event.checks else "")
     if event.passed:
         if not event.checks:
@@ -57,6 +59,14 @@ def validation_line(event: ev.IterationValidation, _: float) -> str:
     said = said or [one_line(error, _NAME) for error in event.errors] or ["no check could be run"]
     what = ("guard" if blocked else "disputed") if is_green and (blocked or event.disputed) else "checks failed"
     return one_line(f"{what}{at}: {'; '.join(said)}", 3 * _DETAIL)
+
+
+def _glance_line(event: ev.IterationValidation) -> str:
+    """A look without a claim: how far the work is."""
+    red = [f"{shown_check(check)} ({_how(check)})" for check in event.checks if not check.passed]
+    failed = f": {'; '.join(red)}" if red else ""
+    said = f"{len(event.checks) - len(red)} of {count(len(event.checks), 'check')} pass so far{failed}"
+    return one_line(said if event.checks else "no check could be run", 3 * _DETAIL)
 
 
 def _how(check: CheckResult) -> str:

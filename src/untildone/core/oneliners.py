@@ -76,7 +76,8 @@ def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
         took.append(f"{count(view.commits, 'commit')} (last {short_commit(view.last_commit)})")
     unproven = f"not verified: {view.unproven}" if view.unproven else ""
     unheard = [f"this message did not reach the agent: “{message}”" for message in view.unheard]
-    lines = (unproven, *_failed_checks(view), *unheard, " · ".join(took), view.advice if advice else "")
+    progress = f"progress: {view.progress}" if view.progress else ""
+    lines = (unproven, *_failed_checks(view), progress, *unheard, " · ".join(took), view.advice if advice else "")
     return [one_line(line) for line in lines if line]
 
 

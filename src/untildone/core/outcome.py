@@ -122,6 +122,8 @@ class Evidence:
     output_chars: int = 0
     error_signature: str = ""
     denials: tuple[str, ...] = ()
+    question: str = ""
+    """The question that the final message ended with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,16 +81,20 @@ class Policy:
     permission_threshold: int = 2
     """Stop after this many iterations in a row in which the agent was denied a permission and changed nothing."""
 
+    no_progress_threshold: int = 6
+    """Open the breaker after this many iterations without progress: no new best result of the checks; without checks,
+    no new state of the files. 0 switches off whatever compares results, and looks without a claim."""
     stagnation_threshold: int = 3
-    """Open the breaker after this many iterations in a row without any evidence of work."""
-    same_error_threshold: int = 5
-    """Open the breaker after this many iterations in a row with the same error and an unchanged tree."""
-    output_decline_threshold: int = 70
-    """Open the breaker when the output shrinks by this many percent twice running and the tree does not change."""
-    max_test_loops: int = 3
-    """Open the breaker after this many iterations in a row that only tested and changed nothing."""
-    safety_completion_threshold: int = 5
-    """Open the breaker after this many iterations in a row that sound finished without claiming it."""
+    """Open the breaker after this many iterations in a row that changed nothing and looked at nothing new."""
+    same_error_threshold: int = 0
+    """Open the breaker after this many iterations in a row with the same error and an unchanged tree. 0: never."""
+    output_decline_threshold: int = 0
+    """Open the breaker when the output shrinks by this many percent twice running and the tree does not change.
+    0: never."""
+    max_test_loops: int = 0
+    """Open the breaker after this many iterations in a row that only tested and changed nothing. 0: never."""
+    safety_completion_threshold: int = 0
+    """Open the breaker after this many iterations in a row that sound finished without claiming it. 0: never."""
     breaker_cooldown: float = 0.5 * HOUR
     """Seconds an open breaker rests before one trial iteration is allowed."""
     breaker_auto_reset: bool = False

@@ -8,6 +8,7 @@ from untildone.core.faults import FAULTS
 from untildone.core.limits import LIMITS
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import printable
+from untildone.core.progress import curve
 from untildone.core.reviewing import FINDINGS_CAP, REVIEWER_WROTE
 from untildone.core.state import LoopState
 from untildone.core.tasks import task_prompt
@@ -272,16 +273,25 @@ def _advice(state: LoopState) -> str:
         advice.append(
             "These were denied last time; do without them or find another way: " + ", ".join(state.last_denials[:_FEW])
         )
-    if state.breaker.same_error > 1:
-        advice.append(
-            f"The same error came up {state.breaker.same_error} times in a row. More of the same will not help: "
-            "question the approach and try a different one."
-        )
-    elif state.breaker.no_progress > 0:
-        advice.append("The last iteration left no trace of work. Do something that changes or verifies the project.")
+    advice += _on_progress(state)
     if state.last_error:
         advice.append(f"The last iteration failed: {state.last_error[:_PREVIEW]}")
     return _section("FROM THE LOOP", "\n".join(f"- {line}" for line in advice))
+
+
+def _on_progress(state: LoopState) -> list[str]:
+    said = []
+    if state.checks_said == "passed" and not state.feedback:
+        said.append("All checks pass on your last work. If the ENTIRE goal is reached, report that; otherwise go on.")
+    if state.progress.stale > 1:
+        seen = f" ({curve(state.progress, every=True)})" if state.progress.curve else ""
+        said.append(
+            f"Nothing got better in the last {state.progress.stale} iterations{seen}. More of the same will not help: "
+            "question the approach and try a different one."
+        )
+    elif state.breaker.no_progress > 0:
+        said.append("The last iteration left no trace of work. Do something that changes or verifies the project.")
+    return said
 
 
 def _said_done(state: LoopState) -> bool:

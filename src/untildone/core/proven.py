@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Literal, TypedDict
 
-from untildone.core import breaker
+from untildone.core import breaker, progress
 from untildone.core import events as ev
 from untildone.core.base_judges import is_smaller
 from untildone.core.contract import Room
@@ -18,9 +18,11 @@ REVIEWER = "a reviewer"
 """Who settled a dispute, when it was no human."""
 
 
-def baseline(state: LoopState, event: ev.BaselineTaken, _: float) -> LoopState:
+def baseline(state: LoopState, event: ev.BaselineTaken, at: float) -> LoopState:
     """Before any work: who is to blame for what is red later."""
     state = _remember(state, event.checks, commit=event.commit)
+    seconds = sum(check.seconds for check in event.checks)
+    state = replace(state, progress=progress.looked(state.progress, event.checks, 0, seconds, at))
     taken = tuple((check.name, check.passed) for check in event.checks)
     if event.refused:
         return replace(state, fatal=CLEAN_ROOM, fatal_detail=event.refused, **_failed(event.checks))
@@ -36,9 +38,13 @@ def validation(state: LoopState, event: ev.IterationValidation, at: float) -> Lo
     """The witness has looked. Only a claim that was wrong is held against the agent."""
     failed = _failed(event.checks)
     said: Literal["passed", "failed", ""] = "failed" if failed["red"] else "passed" if event.checks else ""
+    looked = progress.looked(state.progress, event.checks, event.iteration_num, event.seconds, at)
     state = _remember(state, event.checks, commit=event.commit, tree=event.tree)
-    state = replace(state, findings=event.findings, checks_said=said, **failed)
-    state = _disputed(state, event)
+    state = replace(state, checks_said=said, progress=looked, **failed)
+    if not event.claimed:
+        # The loop looked by itself: that proves nothing and refuses nothing.
+        return replace(state, feedback=event.feedback, feedback_from="checks")
+    state = _disputed(replace(state, findings=event.findings), event)
     claimed = state.claim_due or not state.land_due
     if event.passed:
         newest = _newest(state, event)

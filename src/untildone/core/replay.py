@@ -21,7 +21,10 @@ from untildone.errors import UsageError
 _NOT_TRIED = frozenset({"deadline", "unbounded", "completion_match", "session", "hook_failure"})
 _TRIABLE = tuple(field.name for field in fields(Policy) if field.name not in _NOT_TRIED)
 # After these the loop asks what comes next.
-_BETWEEN = (ev.IterationCompleted, ev.IterationFailed, ev.IterationValidation, ev.TasksRead, ev.StopRequested)
+_BETWEEN = (
+    ev.IterationCompleted, ev.IterationFailed, ev.IterationValidation, ev.TasksRead, ev.StopRequested,
+    ev.LandingCommitted, ev.LandingSnapshot,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

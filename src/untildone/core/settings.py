@@ -96,6 +96,7 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("policy", "done", "indicator_threshold", units.whole, "N", "--indicator-threshold"),
     _setting("spec", "done", "task_prompt", units.name_text, "TEXT", "--task-prompt"),
     # --- breaker ---
+    _setting("policy", "breaker", "no_progress_threshold", units.whole, "N", "--no-progress-threshold"),
     _setting(
         "policy", "breaker", "stagnation_threshold", units.whole, "N", "--stagnation-threshold", "--stall-threshold"
     ),
@@ -238,6 +239,7 @@ PROFILES: Mapping[str, Mapping[str, object]] = MappingProxyType(
             "loop_delay": 3.0,
             "completion_threshold": 1,
             "indicator_threshold": 2,
+            "no_progress_threshold": 0,
             "stagnation_threshold": 3,
             "same_error_threshold": 5,
             "output_decline_threshold": 70,
@@ -252,6 +254,7 @@ PROFILES: Mapping[str, Mapping[str, object]] = MappingProxyType(
             "session": "resume",
             "session_expiry": 24 * 3600.0,
             "completion_threshold": 2,
+            "no_progress_threshold": 0,
             "stagnation_threshold": 3,
             "same_error_threshold": 5,
             "permission_threshold": 2,

@@ -7,6 +7,7 @@ from untildone.core.figures import short_commit
 from untildone.core.obstacles import LOOKS_AGAIN, guard_text, obstacles
 from untildone.core.policy import Landing, RunSpec
 from untildone.core.printable import one_line
+from untildone.core.progress import curve
 from untildone.core.state import LoopState
 
 _WIDTH = 300
@@ -27,6 +28,7 @@ def standing(state: LoopState) -> list[tuple[str, str]]:
         ("proven at", short_commit(state.verified_commit or "")),
         ("red before", ", ".join(red)),
         ("flaky", ", ".join(state.flaky)),
+        ("progress", curve(state.progress)),
         ("fail to pass", fail_to_pass_text(state)),
         ("guard", guard_text([finding for finding in state.findings if not finding.blocking])),
         ("waived", ", ".join((*contract.waive, *state.waived))),
@@ -42,6 +44,8 @@ def unproven(state: LoopState) -> str:
         return ""
     if state.claim_due and state.refused_streak[0]:
         return LOOKS_AGAIN
+    if state.checks_said == "passed" and not state.feedback:
+        return "the checks pass, and the agent did not say that it is done"
     if not state.feedback:
         return "the checks have not seen the last of it" if state.spec.contract.checks else "no checks were given"
     failed = ["the checks failed"] if state.checks_said == "failed" else []
@@ -161,6 +165,7 @@ def delivery_json(state: LoopState) -> dict[str, Any]:
             "baseline": dict(state.baseline or ()),
             "flaky": list(state.flaky),
             "fail_to_pass": fail_to_pass_text(state) or None,
+            "progress": curve(state.progress) or None,
             "red": [
                 {"check": name, "log": log or None, "failed": dict(state.failing).get(name) or None}
                 for name, log in state.red

@@ -1,6 +1,6 @@
 """Where a run stands: the value that `fold` builds from the control events. Nothing else is remembered."""
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal
 
 from untildone.core.breaker import Breaker
@@ -9,6 +9,7 @@ from untildone.core.dataclass import dataclass
 from untildone.core.findings import Finding
 from untildone.core.outcome import Usage
 from untildone.core.policy import Policy, RunSpec
+from untildone.core.progress import Progress, has_judges, patience, stuck
 from untildone.core.trace import QuotaWindow
 
 Phase = Literal["new", "running", "suspended", "completed"]
@@ -252,6 +253,7 @@ class LoopState:
     """Name of a fault that only a human can mend."""
     fatal_detail: str = ""
     breaker: Breaker = field(default_factory=Breaker)
+    progress: Progress = field(default_factory=Progress)
 
     calls: tuple[float, ...] = ()
     """When iterations were started within the last hour."""
@@ -345,6 +347,17 @@ class LoopState:
     last_at: float = 0.0
     """When a driver last recorded something."""
     started_at: float = 0.0
+
+    @property
+    def circuit(self) -> Breaker:
+        """The breaker, which is open as well while nothing gets better."""
+        if self.breaker.state == "open" or self.spec.in_session:
+            return self.breaker
+        judged = has_judges(self.spec)
+        reason = stuck(self.progress, patience(self.policy), judged=judged)
+        if not reason:
+            return self.breaker
+        return replace(self.breaker, state="open", reason=reason, opened_at=self.progress.at)
 
     @property
     def spent_usd(self) -> float:

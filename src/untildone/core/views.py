@@ -12,6 +12,7 @@ from untildone.core.figures import cause_text, clock, dollars, stop_detail
 from untildone.core.limits import LIMITS, Limit
 from untildone.core.meddling import told_of
 from untildone.core.printable import one_line
+from untildone.core.progress import curve, patience
 from untildone.core.spending import Sums, lane_name, lanes, lost_to_retries, paid_by, total
 from untildone.core.standing import delivery_json, landing_text, standing, unproven
 from untildone.core.state import LoopState, Spend
@@ -102,6 +103,8 @@ class RunView:
     report: Report | None
     verdict: Verdict
     """What the loop's own checks said last."""
+    progress: str
+    """What the looks measured one after the other: `failing tests 9 > 7 > 4 > 0`."""
     verified: bool
     unproven: str
     """Why nothing is verified although there is work, once a run has stopped without being done."""
@@ -162,7 +165,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         worked_seconds=state.worked(now if alive else state.last_at),
         streak=state.streak,
         streak_needed=_needed(state),
-        breaker_state=state.breaker.state,
+        breaker_state=state.circuit.state,
         breaker=_breaker(state),
         tasks_open=state.tasks_open,
         tasks_completed=state.tasks_completed,
@@ -171,6 +174,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         last_commit=state.last_commit,
         report=state.last_report,
         verdict=_verdict(state),
+        progress=curve(state.progress),
         verified=state.verified,
         unproven=one_line(unproven(state), _GOAL_WIDTH) if reason and reason not in DONE else "",
         red=() if reason in DONE else state.red,
@@ -303,8 +307,10 @@ def _needed(state: LoopState) -> int:
 
 
 def _breaker(state: LoopState) -> str:
-    seen = state.breaker
-    said = f"{seen.state.replace('_', '-')} {seen.no_progress}/{state.policy.stagnation_threshold}"
+    seen, allowed = state.circuit, patience(state.policy)
+    counted = f"{state.progress.stale}/{allowed}" if allowed and not state.spec.in_session else ""
+    counted = counted or f"{seen.no_progress}/{state.policy.stagnation_threshold}"
+    said = f"{seen.state.replace('_', '-')} {counted}"
     return f"{said} ({one_line(seen.reason, _GOAL_WIDTH)})" if seen.reason and seen.state != "closed" else said
 
 
@@ -397,7 +403,7 @@ def _session_json(view: RunView, state: LoopState) -> dict[str, Any]:
 
 
 def _circuit_json(state: LoopState) -> dict[str, Any]:
-    seen = state.breaker
+    seen = state.circuit
     return {
         "tripped": seen.state == "open",
         "state": seen.state,

@@ -25,7 +25,7 @@ class BaselineTaken(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationValidation(Event):
-    """The loop ran the checks itself after a claim."""
+    """The loop ran the checks itself: after a claim, or to see how far the work is."""
 
     TYPE: ClassVar[str] = "iteration.validation"
     iteration_num: int
@@ -46,6 +46,10 @@ class IterationValidation(Event):
     """The checks on the same code with those files as they were."""
     disputed: tuple[str, ...] = ()
     """What does not hold there, or cannot be seen there, although the checks pass: one line each."""
+    claimed: bool = True
+    """False: the loop looked by itself, to see whether the work gets any further."""
+    seconds: float | None = None
+    """How long the look took, everything included; None: not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -211,14 +211,15 @@ async def settle_done(
     )
     if again and settled.message and message.startswith(settled.message.removesuffix("…")):
         settled = replace(settled, by="loop")  # not the agent's own commit: it has the words the loop would have used
-    if facts := _settled_facts(settled, closed.iteration_num, had_trouble=bool(journal.state.commit_trouble)):
+    content = await _content(settled, journal.state, parts)
+    if facts := _settled_facts(settled, closed.iteration_num, content, had_trouble=bool(journal.state.commit_trouble)):
         await journal.record(*facts)
     if settled.warning and not settled.left:
         await journal.tell(ev.ContinuousWarning(message=settled.warning))
     await _tell_changes(journal, parts, closed.iteration_num, settled)
 
 
-def _settled_facts(settled: Settled, number: int, *, had_trouble: bool) -> list[Event]:
+def _settled_facts(settled: Settled, number: int, content: str, *, had_trouble: bool) -> list[Event]:
     """Where the work is now: in a commit, in a snapshot of its own, or left over."""
     facts: list[Event] = []
     if settled.commit is not None:
@@ -230,6 +231,7 @@ def _settled_facts(settled: Settled, number: int, *, had_trouble: bool) -> list[
                 files_changed=settled.files_changed,
                 message=settled.message,
                 by=settled.by,
+                content=content,
             )
         )
     if settled.left or settled.elsewhere or (had_trouble and settled.commit is None):
@@ -238,10 +240,23 @@ def _settled_facts(settled: Settled, number: int, *, had_trouble: bool) -> list[
     if settled.snapshot and settled.snapshot_commit != settled.commit:
         facts.append(
             ev.LandingSnapshot(
-                iteration_num=number, ref=settled.snapshot, commit=settled.snapshot_commit, head=settled.tree.head
+                iteration_num=number,
+                ref=settled.snapshot,
+                commit=settled.snapshot_commit,
+                head=settled.tree.head,
+                content=content,
             )
         )
     return facts
+
+
+async def _content(settled: Settled, state: LoopState, parts: Parts) -> str:
+    """A name for what the whole tree holds now; empty if that is not known, which is no trouble."""
+    start, kept = state.arrival.start, settled.snapshot_commit
+    try:
+        return await parts.workspace.content(start, kept) if start and kept else ""
+    except WorkspaceError:
+        return ""
 
 
 async def _tell_changes(journal: Journal, parts: Parts, number: int, settled: Settled) -> None:

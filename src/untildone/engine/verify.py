@@ -93,15 +93,32 @@ async def _compared(
 
 async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
     """Examine the work. A stop asked for meanwhile calls it off; the claim then stays unverified."""
+    began = parts.clock.now()
     with narrating(journal) as progress:
-        looking = _examine_the_newest(journal.state, parts, progress)
+        look = _examine_the_newest if claim.claimed else glance
+        looking = look(journal.state, parts, progress)
         seen = await unless(journal, parts.clock, looking, lambda: journal.state.stop is not None)
     if seen is None:
         return
-    if (tip := await _moved_on(seen, journal.state, parts)) is not None:
+    if claim.claimed and (tip := await _moved_on(seen, journal.state, parts)) is not None:
         told = f"{seen.branch or 'HEAD'} moved on to {tip[:10]} while the checks ran on {(seen.commit or '')[:10]}"
         await journal.tell(ev.ContinuousWarning(message=f"{told}: nobody has looked at what came after"))
-    await journal.record(validation(journal.state, claim.number, seen))
+    verdict = validation(journal.state, claim.number, seen)
+    took = max(0.0, parts.clock.now() - began)
+    await journal.record(replace(verdict, claimed=claim.claimed, seconds=took))
+
+
+async def glance(state: LoopState, parts: Parts, progress: Progress) -> Seen:
+    """Only the commands, each of them once: what they say is no proof, it shows how far the work is."""
+    contract, tree = state.spec.contract, await parts.workspace.observe()
+    commit, elsewhere = await parts.workspace.subject(), await parts.workspace.elsewhere()
+    subject = Subject(commit=commit, room=contract.room, tries="one")
+    checks = [] if elsewhere else _commands(contract)
+    results = await parts.witness.examine(subject, checks, progress=progress)
+    return Seen(
+        results=tuple(results), room=contract.room, commit=commit, tree=tree.fingerprint, branch=tree.branch,
+        dirty=tree.dirty, elsewhere=elsewhere,
+    )  # fmt: skip
 
 
 async def _examine_the_newest(state: LoopState, parts: Parts, progress: Progress) -> Seen:

@@ -1,6 +1,7 @@
 """A folder as git sees it: what differs from the last commit, and what no commit and no snapshot holds."""
 
 import asyncio
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from untildone.core.base_judges import BaseJudges
 from untildone.core.diffs import Difference
 from untildone.core.findings import FileChange, Finding
 from untildone.core.policy import RunSpec
+from untildone.core.progress import START
 from untildone.git.bundle import PackedTree, pack_tree
 from untildone.git.changes import added_text, guarded_changes, read_files
 from untildone.git.difference import difference
@@ -54,6 +56,12 @@ class GitFolder:
     async def difference(self, before: str, after: str) -> Difference:
         """How the trees of two commits differ."""
         return await difference(self._repository, before, after)
+
+    async def content(self, start: str, commit: str) -> str:
+        """A name for the files of a commit: how they differ from those the run began with."""
+        notes = [] if self._notes is None else [f":(top,exclude,literal){os.fsdecode(self._notes)}"]
+        told = await self._repository.git("diff-tree", "-r", "-z", "--raw", "--no-renames", start, commit, "--", *notes)
+        return hashlib.sha256(told.out).hexdigest()[:16] if told.out else START
 
     async def leaks(self, start: str, commit: str, waived: Sequence[str] = ()) -> list[Finding]:
         """Keys and tokens that commits since `start` added."""

@@ -144,6 +144,13 @@ class Workspace(Protocol):
         """How the trees of two commits differ, for eyes: bounded in size."""
         ...
 
+    async def content(self, start: str, commit: str) -> str:
+        """The same for the same files, whichever commit holds them; the notes and their history do not count.
+
+        `core.progress.START` where they are as in the commit `start`.
+        """
+        ...
+
     async def leaks(self, start: str, commit: str, waived: Sequence[str] = ()) -> list[Finding]:
         """Keys and tokens that any commit since `start` added, by whomever it was made, and what was not looked at."""
         ...

@@ -141,7 +141,7 @@ def _background(seen: Seen) -> list[str]:
 
 
 def _false_done(seen: Seen) -> list[str]:
-    verdicts = [validation.passed for validation in seen.all(ev.IterationValidation)]
+    verdicts = [validation.passed for validation in seen.all(ev.IterationValidation) if validation.claimed]
     return [] if verdicts == [False, True] else ["the false claim was not refuted before the true one was believed"]
 
 
