@@ -114,7 +114,7 @@ def _iteration_started(event: ev.IterationStarted, _: float) -> str:
     session = ", same session" if event.resume_session else ""
     last = ", to hand over what it knows" if event.handoff else ""
     model = f", with {one_line(event.model, 60)}" if event.model else ""
-    what = "review of iteration" if event.review else "iteration"
+    what = "review of iteration" if event.review else "last question after iteration" if event.question else "iteration"
     return f"{what} {event.iteration_num} started{again}{session}{last}{model}"
 
 

@@ -216,7 +216,7 @@ def _under_way(state: LoopState) -> str:
     if state.stop is not None:
         return "stopping after this iteration" if state.stop.after_iteration else "stopping"
     if state.open is not None:
-        doing = "reviewing" if state.open.review else "running"
+        doing = "reviewing" if state.open.review else "asking what is left" if state.open.question else "running"
         return "pausing" if state.paused else doing
     return "running the checks" if state.claim_due else ""
 
