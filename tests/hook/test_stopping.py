@@ -313,11 +313,19 @@ def test_what_the_loop_says_quoted_back_is_no_claim(stage: Stage) -> None:
     assert goes_on(stage.stop(next_text(stage.stop())))
 
 
-def test_blocked_lets_go_as_not_done(stage: Stage) -> None:
+@pytest.mark.parametrize("message", [BLOCKED, BLOCKED.replace("RECOMMENDATION", "EXIT_SIGNAL: true\nRECOMMENDATION")])
+def test_blocked_lets_go_as_not_done_whatever_the_exit_signal(stage: Stage, message: str) -> None:
     stage.start()
-    assert "needs you, not done" in stage.stop(BLOCKED)["systemMessage"]
+    assert "needs you, not done" in stage.stop(message)["systemMessage"]
     end = released(stage)
     assert (end["reason"], end["done"]) == ("blocked", False)
+
+
+def test_a_status_that_names_what_is_left_is_no_claim(stage: Stage) -> None:
+    stage.start()
+    assert goes_on(stage.stop(COMPLETE.replace("PASSING", "FAILING")))
+    assert goes_on(stage.stop(COMPLETE.replace("TESTS_STATUS: PASSING", "REMAINING: the docs")))
+    assert not goes_on(stage.stop(COMPLETE))
 
 
 def test_open_work_outweighs_a_claim(stage: Stage) -> None:

@@ -427,7 +427,7 @@ _LEFT = re.compile(
     r"|\b(?:tasks?|steps?|items?|parts?|work|tests?|files?|todos?)(?: (?:is|are))?(?: still)?"
     r" (?:left|remain(?:s|ing)?)\b"
     r"|\b(?:test\w*|checks?|suite|build)(?: (?:is|are))?(?: still)? (?:fails?|failing|red|broken)\b"
-    r"(?! (?:on|without|before|as expected)\b)"
+    r"(?! (?:on the (?:old|base)|without|before|as expected)\b)"
     r"|(?:\b(?:is|are|am|has|have)|'(?:s|re|ve|m))(?: not|n't)(?: been)?(?: all)?"
     r" (?:yet|done|finished|complete|completed|implemented|tested|run|working|started)\b"
     r"|(?:^|[,(:] ?)not (?:yet|(?:all )?(?:done|finished|complete|implemented|tested))\b"
