@@ -277,7 +277,7 @@ HEADED = "LOOP_STATUS:\n  STATUS: COMPLETE\n  EXIT_SIGNAL: true"
 )
 def test_a_claim_ends_it_at_once(stage: Stage, promises: tuple[str, ...], message: str) -> None:
     stage.start(promises=promises)
-    assert stage.stop(message) == {"systemMessage": "untildone: done, by the agent's own word (after 1 turn)"}
+    assert stage.stop(message) == {"systemMessage": "untildone: done by the agent's word: no checks ran (after 1 turn)"}
     end = released(stage)
     assert (end["reason"], end["done"], end["text"]) == ("completion_signal", True, message)
 
@@ -401,7 +401,7 @@ def test_checks_that_came_with_the_repository_are_no_dead_end(stage: Stage) -> N
         _, remark = starting.adopt(str(stage.home), str(stage.project), **where)
         assert "are not run" in remark
     answer = stage.stop("DONE")
-    assert "done, by the agent's own word" in answer["systemMessage"]
+    assert "done by the agent's word: no checks ran" in answer["systemMessage"]
     assert "came with the repository and were not run" in answer["systemMessage"]
     assert not (stage.project / "ran").exists()
     assert released(stage)["reason"] == "completion_signal"
@@ -559,7 +559,7 @@ def test_checks_are_never_taken_from_an_older_file(stage: Stage) -> None:
     stage.put(".stravinsky/continuation-loop.md", evil)
     stage.under_git()
     stage.stop()
-    assert "done, by the agent's own word" in stage.stop("All tests passing")["systemMessage"]
+    assert "done by the agent's word: no checks ran" in stage.stop("All tests passing")["systemMessage"]
     assert not (stage.project / "pwned").exists()
 
 

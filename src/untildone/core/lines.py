@@ -89,7 +89,10 @@ def _suspended(event: ev.ContinuousSuspended, _: float) -> str:
 def _completed(event: ev.ContinuousCompleted, _: float) -> str:
     if event.stop_reason not in DONE:
         return f"ended: {_why(event.stop_reason, event.detail)}"
-    return f"done{' and verified' if event.verified else ', not verified'}: {_why(event.stop_reason, event.detail)}"
+    why = _why(event.stop_reason, event.detail)
+    if event.stop_reason == Reason.COMPLETION_SIGNAL:
+        return why
+    return f"done{' and verified' if event.verified else ', not verified'}: {why}"
 
 
 def _why(reason: str, detail: str) -> str:

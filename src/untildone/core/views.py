@@ -15,7 +15,7 @@ from untildone.core.printable import one_line
 from untildone.core.spending import Sums, lane_name, lanes, lost_to_retries, paid_by, total
 from untildone.core.standing import delivery_json, landing_text, standing, unproven
 from untildone.core.state import LoopState, Spend
-from untildone.core.stopping import DONE, Reason, exit_code, meaning
+from untildone.core.stopping import BY_WORD, DONE, Reason, exit_code, meaning
 
 Status = Literal["new", "running", "waiting", "paused", "suspended", "completed", "interrupted"]
 Verdict = Literal["passed", "failed", "not run", "no checks"]
@@ -187,7 +187,7 @@ def _status(state: LoopState, now: float, *, alive: bool) -> tuple[Status, str, 
             return "new", "not started", None
         case "completed" if state.stop_reason in DONE:
             where = f", {landing_text(state)}" if state.arrival.landed else ""
-            return "completed", f"done{' and verified' if state.verified else ', not verified'}{where}", None
+            return "completed", f"{'done and verified' if state.verified else BY_WORD}{where}", None
         case "completed" | "suspended":
             return state.phase, f"{state.phase}: {meaning(state.stop_reason or '')}", None
         case _ if not alive:
