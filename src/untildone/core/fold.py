@@ -13,7 +13,7 @@ from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.claims import Claim, Form, claims_done, judges, objection, says_blocked, says_done
 from untildone.core.delivery import needs_witness
-from untildone.core.faults import FAULTS, GOES_ON, LIMIT_REACHED, MODEL_ERROR, Fault, Remedy
+from untildone.core.faults import FAULTS, GOES_ON, LIMIT_REACHED, MODEL_ERROR, SESSION_LOST, Fault, Remedy
 from untildone.core.figures import FORGE, IN_LINE
 from untildone.core.limits import has_reserve
 from untildone.core.questions import with_asked
@@ -302,7 +302,7 @@ def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) ->
     state = replace(
         closed,
         last_error=state.last_error if is_review and fault.remedy is Remedy.EXCUSE else event.error,
-        last_session=state.last_session if is_review else event.session_id or state.last_session,
+        last_session=state.last_session if is_review else _session_after(state, event, fault),
         lost_usd=filed(state.lost_usd, fault.name, closed.spend.total_usd - state.spend.total_usd),
     )
     match fault.remedy:
@@ -325,6 +325,13 @@ def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) ->
                 retry=_same_iteration(event, left, fault) if again else None,
                 handoff_due=may_hand_over and has_reserve(state, at),
             )
+
+
+def _session_after(state: LoopState, event: ev.IterationFailed, fault: Fault) -> str | None:
+    """The session to go on in; a question whose session is lost is asked in a fresh one."""
+    if fault is SESSION_LOST and state.open is not None and state.open.question:
+        return None
+    return event.session_id or state.last_session
 
 
 def _passing_trouble(
