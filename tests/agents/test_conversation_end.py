@@ -1,11 +1,14 @@
 """When an iteration is over, and whether it ended by itself."""
 
+import json
 from typing import Any
 
 import pytest
 
 from agents.made_lines import answered, fold, lines, parsed, result, said, start, state, task, tasks, tool
-from untildone.core.faults import classify
+from untildone.agents.conversation import Conversation
+from untildone.agents.stream import StreamParser
+from untildone.core.faults import Remedy, classify
 
 
 @pytest.mark.parametrize(
@@ -59,6 +62,33 @@ def test_an_interruption_is_no_failure_and_a_success_is_no_interruption(
     outcome = fold(lines(*([ending] if ending else [])))[0].outcome(interrupted=asked)
     assert outcome.interrupted is interrupted
     assert (outcome.failure is not None) is failed
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"is_error": None},
+        {"is_error": "false"},
+        {"is_error": 0},
+        {"subtype": None},
+        {"subtype": "failure"},
+        {"subtype": 1},
+    ],
+)
+def test_a_result_that_does_not_say_that_it_is_a_success_is_none(broken: dict[str, Any]) -> None:
+    outcome = fold(lines(result(result="All done.", **broken)))[0].outcome()
+    assert outcome.failure is not None
+    assert classify(outcome.failure).remedy is Remedy.COUNT
+
+
+def test_a_result_that_was_cut_off_is_an_error() -> None:
+    whole = json.dumps(result(result="All done.")).encode()
+    parser, conversation = StreamParser(), Conversation(1)
+    for line in [*parser.feed(whole[:-20]), *parser.finish()]:
+        conversation.feed(line)
+    failure = conversation.outcome(exit_code=0).failure
+    assert failure is not None
+    assert not failure.has_result
 
 
 ABORTED = result(is_error=True, terminal_reason="aborted_streaming", subtype="error_during_execution")

@@ -77,7 +77,7 @@ def test_faults_assumptions_questions_and_spend_are_all_there() -> None:
 def test_done_without_checks_is_not_called_verified() -> None:
     claims = [event for n in (1, 2) for event in (started(n), completed(n, claim=reported("done", done=True)))]
     text = told(*claims, ev.ContinuousCompleted(stop_reason="completion_signal"))
-    assert "**Done by the agent's word, not verified" in text
+    assert "**Done by the agent's word: no checks ran" in text
     assert "None. No checks were given" in section(text, "Evidence")
 
 

@@ -66,6 +66,14 @@ def done_claim(form: str = "block") -> Claim:
     return Claim(form=form, report=Report(status="COMPLETE", exit_signal=True))  # type: ignore[arg-type]
 
 
+def asked(number: int, **changes: Any) -> list[Event]:
+    """The last question, and an answer: by default that nothing is left."""
+    return [
+        started(number, question=True),
+        completed(number, **{"claim": done_claim(), "evidence": Evidence()} | changes),
+    ]
+
+
 def records(events: Iterable[Event], *, every: float = 1.0) -> list[Record]:
     return [Record(seq=n, at=START + n * every, event=event) for n, event in enumerate(events, 1)]
 

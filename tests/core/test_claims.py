@@ -21,6 +21,7 @@ from untildone.core.claims import (
     streak_needed,
     without_status,
 )
+from untildone.core.policy import Policy
 
 # How fast a loaded machine draws examples is not what these tests are about.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -44,7 +45,7 @@ def read(text: str, report: Report | None = None, prompt: str = "", match: str =
 
 
 def done(claim: Claim) -> bool:
-    return says_done(claim, strict=False, indicator_threshold=2)
+    return says_done(claim, Policy())
 
 
 def block(*lines: str) -> str:
@@ -214,7 +215,7 @@ def test_the_strongest_form_decides() -> None:
         ("block", Report(status="COMPLETE"), True),
         ("block", Report(status="IN_PROGRESS"), False),
         ("report", Report(status="IN_PROGRESS", exit_signal=True), True),
-        ("report", Report(status="BLOCKED", exit_signal=True), True),
+        ("report", Report(status="BLOCKED", exit_signal=True), False),
         ("signal", None, True),
         ("tasks", None, True),
         ("tasks", Report(exit_signal=False), True),
@@ -241,12 +242,12 @@ def test_plain_completion(form: Form, report: Report | None, expected: bool) -> 
     ],
 )
 def test_strict_completion(claim: Claim, expected: bool) -> None:
-    assert says_done(claim, strict=True, indicator_threshold=2) is expected
+    assert says_done(claim, Policy(strict_completion=True)) is expected
 
 
-def test_blocked_is_said_by_the_status_unless_done() -> None:
+def test_blocked_is_said_by_the_status_whatever_the_exit_signal() -> None:
     assert says_blocked(Claim(form="report", report=Report(status="BLOCKED", exit_signal=False)))
-    assert not says_blocked(Claim(form="report", report=Report(status="BLOCKED", exit_signal=True)))
+    assert says_blocked(Claim(form="report", report=Report(status="BLOCKED", exit_signal=True)))
     assert not says_blocked(Claim(form="report", report=Report(status="COMPLETE")))
     assert not says_blocked(Claim(form="signal", signal=True))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from core.run_kit import START, after, completed, done_claim, failed, now_of, started
+from core.run_kit import START, after, asked, completed, done_claim, failed, now_of, started
 from untildone.core import events as ev
 from untildone.core.claims import Claim, Report
 from untildone.core.decide import STOP_RULES, Iterate, Stop, Verify, Wait, decide, interruption, next_look
@@ -17,6 +17,7 @@ from untildone.core.stopping import ENDINGS, Reason
 from untildone.core.trace import AgentQuota, AgentReply, AgentWoken, QuotaWindow
 
 IDLE = Evidence(changed=False)
+TRUSTING = Policy(max_runs=10, completion_match="published")
 
 
 def reason_of(state: LoopState, now: float | None = None) -> Reason | None:
@@ -35,9 +36,11 @@ def test_max_runs_is_exactly_that_many(wanted: int) -> None:
 
 
 def test_completion_and_a_limit_in_the_same_iteration_is_completion() -> None:
-    policy = Policy(max_runs=1, max_cost_usd=0.05, completion_threshold=1)
-    state = after(started(1), completed(1, claim=done_claim()), policy=policy)
+    policy = Policy(max_runs=1, max_cost_usd=0.22, completion_threshold=1)
+    state = after(started(1), completed(1, claim=done_claim()), *asked(1, cost_usd=0.12), policy=policy)
     assert reason_of(state) is Reason.COMPLETION_SIGNAL
+    policy = Policy(max_runs=1, max_cost_usd=0.05, completion_threshold=1, completion_match="published")
+    assert reason_of(after(started(1), completed(1, claim=done_claim()), policy=policy)) is Reason.COMPLETION_SIGNAL
 
 
 def test_a_claim_with_checks_is_verified_first_even_after_a_limit() -> None:
@@ -59,7 +62,9 @@ def test_weaker_claims_need_longer_streaks(form: str, needed: int) -> None:
     for number in range(1, needed + 1):
         assert reason_of(after(*events)) is None
         events += [started(number), completed(number, claim=done_claim(form))]
-    assert reason_of(after(*events)) is Reason.COMPLETION_SIGNAL
+    assert reason_of(after(*events, policy=TRUSTING)) is Reason.COMPLETION_SIGNAL
+    assert reason_of(after(*events)) is None
+    assert reason_of(after(*events, *asked(needed))) is Reason.COMPLETION_SIGNAL
 
 
 def test_a_human_comes_before_success() -> None:
@@ -361,7 +366,8 @@ def test_where_there_are_boxes_words_are_no_claim() -> None:
     claims = [started(1), _boxes(2, 1), completed(1, claim=done_claim()), started(2), _boxes(2, 1)]
     state = after(*claims, completed(2, claim=done_claim()), task_file="T.md")
     assert isinstance(decide(state, now_of(state)), Iterate)
-    assert reason_of(after(started(1), _boxes(0, 3), completed(1), task_file="T.md")) is Reason.COMPLETION_SIGNAL
+    ticked = after(started(1), _boxes(0, 3), completed(1), *asked(1), task_file="T.md")
+    assert reason_of(ticked) is Reason.COMPLETION_SIGNAL
 
 
 @pytest.mark.parametrize("cheat", [_boxes(0, 0, missing=True), _boxes(0, 0)], ids=["file gone", "boxes gone"])
@@ -371,7 +377,7 @@ def test_taking_the_boxes_away_is_no_claim(cheat: ev.TasksRead) -> None:
 
 
 def test_what_cannot_be_committed_is_not_done() -> None:
-    claims = [started(1), completed(1, claim=done_claim()), started(2), completed(2, claim=done_claim())]
+    claims = [started(1), completed(1, claim=done_claim()), started(2), completed(2, claim=done_claim()), *asked(2)]
     trouble = ev.LandingFailed(iteration_num=2, reason="hook says no")
     assert reason_of(after(*claims, trouble)) is None
     mended = ev.LandingCommitted(iteration_num=2, commit="c")

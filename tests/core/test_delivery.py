@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from core.run_kit import START, after, completed, done_claim, started
+from core.run_kit import START, after, asked, completed, done_claim, started
 from untildone.core import events as ev
 from untildone.core.contract import Contract, commands
 from untildone.core.decide import Baseline, Iterate, Land, Stop, Verify, decide
@@ -69,8 +69,10 @@ def test_nothing_lands_that_the_witness_has_not_seen(checks: bool) -> None:
 
 def test_words_alone_are_looked_at_too_before_they_land() -> None:
     assert decide(state(*CLAIM, land="merge", checks=False), NOW) == Verify(1)
-    assert decide(state(*CLAIM, saw("c1"), land="merge", checks=False), NOW) == Land("c1", "completion_signal")
-    assert decide(state(*CLAIM, checks=False), NOW) == Stop(Reason.COMPLETION_SIGNAL)
+    seen = (*CLAIM, saw("c1"))
+    assert decide(state(*seen, land="merge", checks=False), NOW) == Iterate(1, question=True)
+    assert decide(state(*seen, *asked(1), land="merge", checks=False), NOW) == Land("c1", "completion_signal")
+    assert decide(state(*CLAIM, *asked(1), checks=False), NOW) == Stop(Reason.COMPLETION_SIGNAL)
 
 
 def test_a_merge_that_was_taken_back_has_not_arrived() -> None:

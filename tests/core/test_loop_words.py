@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from untildone.core import loop_words
-from untildone.core.claims import read_claim, says_blocked, says_done
+from untildone.core.claims import claims_done, read_claim, says_blocked
 from untildone.core.loop_file import LoopFile, new_file, parse
 from untildone.core.loop_words import Look, end_line, go_on, safe, turn_line
 from untildone.core.stopping import Reason
@@ -57,7 +57,7 @@ def test_a_long_goal_is_cut_and_says_so() -> None:
 def test_quoted_back_it_claims_nothing(mode: str, promise: str) -> None:
     file = loop(promises=(promise,))
     claim = read_claim(go_on(file, 2, Look(mode)), None, signal=promise, prompt=file.body)
-    assert not says_done(claim, strict=False, indicator_threshold=0)
+    assert not claims_done(claim)
     assert not says_blocked(claim)
 
 

@@ -56,7 +56,7 @@ DISK = ev.ResourcesSeen(disk_low=True, disk_free=100 << 20, detail="/w has 100 M
     ("events", "kind", "title", "body"),
     [
         ([DONE], "done", "it: done, every check passed", "untildone brief it"),
-        ([UNPROVEN], "done", "it: done, by the agent's own word", "Nothing was verified"),
+        ([UNPROVEN], "done", "it: done by the agent's word: no checks ran", "Nothing was verified"),
         ([suspended("max_cost_reached")], "stopped", "it: stopped: the money is spent", "--max-cost"),
         ([suspended("circuit_open", "no progress")], "stopped", "it: stopped: the circuit breaker", "no progress"),
         ([suspended("outage", "529 overloaded")], "stopped", "it: stopped: rate limits", "529 overloaded"),

@@ -1,5 +1,6 @@
 import pytest
 
+from core.run_kit import completed, done_claim, opening, records, started
 from untildone.core import events as ev
 from untildone.core.beginning import beginning
 from untildone.core.outcome import Usage
@@ -69,3 +70,9 @@ def test_changes_are_read_like_settings() -> None:
 def test_only_limits_and_thresholds_can_be_tried(wrong: str) -> None:
     with pytest.raises(UsageError, match="give NAME=VALUE with one of max_runs"):
         parse_changes([wrong])
+
+
+def test_a_claim_that_would_have_been_asked_about_is_taken_at_its_word() -> None:
+    told = [*opening(), started(1), completed(1, claim=done_claim()), started(2), completed(2)]
+    assert what_if(records(told), {"completion_threshold": 1}).reason == "completion_signal"
+    assert what_if(records(told), {"completion_threshold": 2}).reason is None

@@ -3,6 +3,7 @@
 import pytest
 
 from untildone.core.claims import Claim, read_claim, says_done
+from untildone.core.policy import Policy
 
 SIGNAL = "CONTINUOUS_CLAUDE_PROJECT_COMPLETE"
 
@@ -12,7 +13,7 @@ def read(text: str, prompt: str = "", match: str = "line") -> Claim:
 
 
 def done(claim: Claim) -> bool:
-    return says_done(claim, strict=False, indicator_threshold=2)
+    return says_done(claim, Policy())
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,16 @@ def done(claim: Claim) -> bool:
         f"All done\r\n  {SIGNAL}  \r\n",
         f"**{SIGNAL}**",
         f"`{SIGNAL}`",
+        f"- {SIGNAL}",
+        f"* parsed the file\n* wrote the tests\n* {SIGNAL}",
+        f"3. {SIGNAL}",
+        f"# {SIGNAL}",
+        f"## ✅ {SIGNAL}",
+        f"**{SIGNAL}.**",
+        f"{SIGNAL}.",
+        f"{SIGNAL}!",
+        f"🎉 {SIGNAL} 🎉",
+        f"→ {SIGNAL}",
         f"Here is the completion signal:\n\n{SIGNAL}",
         f"I did not find anything else to do.\n{SIGNAL}",
         f"<promise>{SIGNAL}</promise>",
@@ -56,7 +67,15 @@ def test_a_signal_that_is_said(text: str) -> None:
         f"Log:\n```\nstill running\n{SIGNAL}",
         f'You want me to say "{SIGNAL}" at the end.',
         f'"{SIGNAL}"',
-        f"- {SIGNAL}",
+        f"- {SIGNAL}\n- and one more thing",
+        f"- [ ] {SIGNAL}",
+        f"~~{SIGNAL}~~",
+        f"❌ {SIGNAL}",
+        f"{SIGNAL}?",
+        f"{SIGNAL}...",
+        f"“{SIGNAL}”",
+        f"| {SIGNAL} |",
+        f"Status: {SIGNAL}",
         f"I will not output <promise>{SIGNAL}</promise>",
         f"I am not done. <promise>{SIGNAL}</promise>",
         f"Later I say <promise>{SIGNAL}</promise>",

@@ -66,6 +66,29 @@ def test_n_means_exactly_n(tmp_path: Path, wanted: int) -> None:
 
 
 @pytest.mark.soak
+def test_what_the_last_question_brings_to_light_is_done_next_and_a_blocked_agent_never_succeeds(
+    tmp_path: Path,
+) -> None:
+    left = finished().replace("RECOMMENDATION: go on", "REMAINING: the docs")
+    answer = Reply(when="One question about your last message", text=left)
+    scenario = Scenario(
+        name="asked", iterations=((Reply(text=finished()), answer),) * 2 + ((Reply(text=finished()),),) * 2
+    )
+    with staged(tmp_path, scenario) as stage:
+        result = stage.result_here("run", "finish", "-m", "4")
+        assert (result["exit_reason"], result["attempts"], result["verified"]) == ("completion_signal", 4, False)
+        log = stage.here("log", result["run_id"]).stdout
+        assert log.count("last question after iteration") == 2
+        assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
+    blocked = finished().replace("STATUS: COMPLETE", "STATUS: BLOCKED")
+    with staged(tmp_path / "blocked", Scenario(name="blocked", replies=(Reply(text=blocked),))) as stage:
+        result = stage.result_here("run", "finish", "-m", "4")
+        assert (result["exit_reason"], result["exit_code"], result["attempts"]) == ("blocked", 5, 2)
+        result = stage.result_here("run", "finish", "-m", "4", "--profile", "clawker", "--new")
+        assert (result["exit_reason"], result["exit_code"], result["attempts"]) == ("blocked", 5, 1)
+
+
+@pytest.mark.soak
 def test_completion_and_a_limit_in_the_same_iteration_is_completion(tmp_path: Path) -> None:
     with staged(tmp_path, Scenario(name="both", replies=(Reply(text=finished()),))) as stage:
         result = stage.result_here("run", "finish", "-m", "2", "--max-cost", "0.0001")

@@ -133,6 +133,10 @@ def test_an_agent_that_gives_orders_and_rewrites_the_record_changes_nothing_and_
     assert (state.refusals, state.policy.max_cost_usd, state.policy.max_runs) == (len(orders), 5, 9)
     for order in orders:
         assert f"the agent tried `untildone {order}`: refused" in log
+    assert log.count("last question after iteration 4 started, same session") == 1, (
+        "before its word alone ended the run"
+    )
+    assert "done by the agent's word: no checks ran" in log
     for deed in TOGETHER:
         assert any(TRACES[deed] in detail for detail in state.tampered), (deed, state.tampered)
     assert "someone meddled with the record of this run: " in log

@@ -38,14 +38,14 @@ def test_n_turns_are_n_turns_and_a_promise_ends_at_once(tmp_path: Path) -> None:
             assert (said.requests, said.notices.count("Stop says: untildone: turn ")) == (turns, turns - 1)
             assert f"no turns are left, not done (after {turns} turn" in said.notices
         said = claude.say(f"{START} 5")
-        assert (said.requests, "done, by the agent's own word (after 1 turn)" in said.notices) == (1, True)
+        assert (said.requests, "done by the agent's word: no checks ran (after 1 turn)" in said.notices) == (1, True)
         said = claude.say(f"{START} 9")
-        assert (said.requests, "done, by the agent's own word (after 3 turns)" in said.notices) == (3, True)
+        assert (said.requests, "done by the agent's word: no checks ran (after 3 turns)" in said.notices) == (3, True)
         assert "iteration_count: 3" in (here.state / "history" / f"{newest(here)['run_id']}.md").read_text()
         assert (claude.say("Thank you.").requests, here.loop_file.exists()) == (1, False)
         statuses = [run["status"] for run in json.loads(here.untildone("ls", "--json"))]
         assert statuses == ["completed"] * 2 + ["suspended"] * 2
-        assert "done, not verified" in here.untildone("status")
+        assert "done by the agent's word" in here.untildone("status")
         log = here.untildone("log")
         assert (log.count(" started"), "[completion_signal]" in log) == (3, True)
 
@@ -197,7 +197,7 @@ def test_claudes_own_list_is_open_work(tmp_path: Path, with_tasks: str, opened: 
         here.more_env = {"CLAUDE_CODE_ENABLE_TODO_TOOLS": "1", "CLAUDE_CODE_ENABLE_TASKS": with_tasks}
         said = here.say("/untildone:loop make it work --max 5", "--plugin-dir", str(PLUGIN))
         assert "You said that everything is done, but there is open work (2):" in told(said.asked[2])
-        assert (said.requests, "done, by the agent's own word (after 2 turns)" in said.notices) == (4, True)
+        assert (said.requests, "done by the agent's word: no checks ran (after 2 turns)" in said.notices) == (4, True)
 
 
 def test_resumed_set_up_outside_followed_by_the_next_and_stopped_from_outside(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_resumed_set_up_outside_followed_by_the_next_and_stopped_from_outside(tm
             broken_off = claude.say(f"{START} 5")
         said = here.say("Go on.", "--resume", broken_off.session, "--plugin-dir", str(PLUGIN))
         assert "This session is held by a loop of untildone (.untildone/loop.md): turn 2 of 5" in told(said.asked[0])
-        assert (said.requests, "done, by the agent's own word (after 3 turns)" in said.notices) == (2, True)
+        assert (said.requests, "done by the agent's word: no checks ran (after 3 turns)" in said.notices) == (2, True)
         (here.project / "next.md").write_text("Then this.")
         here.untildone("loop", "start", "First that.", "--promise", "ALL DONE", "--next-file", "next.md", "--max", "5")
         with here.session() as claude:
@@ -242,7 +242,7 @@ def test_an_older_loop_is_taken_up_and_that_is_said(tmp_path: Path) -> None:
         assert (said.requests, "not done (after 3 turns)" in said.notices, file.exists()) == (3, True, False)
         file.write_text(OLDER)
         said = claude.say("Hello again.")  # its first answer knows nothing of the loop
-        assert (said.requests, "done, by the agent's own word (after 2 turns)" in said.notices) == (2, True)
+        assert (said.requests, "done by the agent's word: no checks ran (after 2 turns)" in said.notices) == (2, True)
         assert claude.say("Thank you.").requests == 1
 
 

@@ -86,8 +86,10 @@ class Rig:
             reviewer=reviewer,
         )
 
-    async def run(self, steps: Steps, policy: Policy | None = None, **spec: Any) -> tuple[LoopState, ScriptedAgent]:
-        agent = ScriptedAgent(steps)
+    async def run(
+        self, steps: Steps, policy: Policy | None = None, answers: Steps = (), **spec: Any
+    ) -> tuple[LoopState, ScriptedAgent]:
+        agent = ScriptedAgent(steps, answers)
         state = await wiring.start_run(
             self.spec(**spec), policy or Policy(max_runs=10), self.around(agent), run_id=self.run_id
         )

@@ -132,7 +132,7 @@ async def test_a_ticked_task_file_needs_no_iteration(rig: Rig) -> None:
 async def test_tasks_are_read_anew_each_time_and_ticking_all_is_a_claim(rig: Rig) -> None:
     todo = rig.repo / "TODO.md"
     todo.write_text("- [ ] one\n- [ ] two\n")
-    first, second = writes(todo, "- [x] one\n- [ ] two %s\n"), writes(todo, "- [x] one\n- [x] two\n")
+    first, second = writes(todo, "- [x] one\n- [ ] two %s\n"), writes(todo, "- [x] one\n- [x] two\n", claim())
     state, agent = await rig.run([first, second], task_file="TODO.md")
     assert (state.stop_reason, state.attempts) == ("completion_signal", 2)
     assert "- [ ] one" in agent.orders[0].prompt
@@ -170,9 +170,21 @@ async def test_an_agent_that_cannot_be_started_is_told_and_nothing_stays_open(ri
 
 
 async def test_blocked_stops_with_the_agents_reason(rig: Rig) -> None:
-    stuck = idle(report=Report(status="BLOCKED", recommendation="the key is missing"))
-    state, _ = await rig.run([stuck])
+    stuck = idle(report=Report(status="BLOCKED", recommendation="the key is missing", exit_signal=True))
+    state, agent = await rig.run([stuck, stuck])
     assert (state.stop_reason, state.stop_detail) == ("blocked", "the key is missing")
+    assert "reported BLOCKED and had tried nothing: the key is missing" in agent.orders[1].prompt
+
+
+@pytest.mark.parametrize(
+    ("policy", "tries"), [(Policy(max_runs=1), 0), (Policy(max_runs=9, completion_match="published"), 0)]
+)
+async def test_blocked_gets_no_other_try_beyond_a_limit_or_where_the_agent_is_taken_at_its_word(
+    rig: Rig, policy: Policy, tries: int
+) -> None:
+    stuck = idle(report=Report(status="BLOCKED", recommendation="the key is missing", exit_signal=True))
+    state, _ = await rig.run([stuck], policy)
+    assert (state.stop_reason, state.attempts) == ("blocked", 1 + tries)
 
 
 async def test_a_resumed_run_keeps_its_counters(rig: Rig) -> None:

@@ -150,7 +150,7 @@ def test_milestones_and_the_end_are_told_without_waiting(stage: Stage) -> None:
         stage.stop("DONE")
         last = heard(ear, 3)[-1]
     assert (last["untildone"], last["kind"], last["facts"]["reason"]) == (1, "done", "completion_signal")
-    assert last["title"] == "a project: done, by the agent's own word (after 2 turns)"
+    assert last["title"] == "a project: done by the agent's word: no checks ran (after 2 turns)"
 
 
 def test_a_silent_server_holds_nothing_up(stage: Stage) -> None:

@@ -277,7 +277,7 @@ HEADED = "LOOP_STATUS:\n  STATUS: COMPLETE\n  EXIT_SIGNAL: true"
 )
 def test_a_claim_ends_it_at_once(stage: Stage, promises: tuple[str, ...], message: str) -> None:
     stage.start(promises=promises)
-    assert stage.stop(message) == {"systemMessage": "untildone: done, by the agent's own word (after 1 turn)"}
+    assert stage.stop(message) == {"systemMessage": "untildone: done by the agent's word: no checks ran (after 1 turn)"}
     end = released(stage)
     assert (end["reason"], end["done"], end["text"]) == ("completion_signal", True, message)
 
@@ -313,11 +313,19 @@ def test_what_the_loop_says_quoted_back_is_no_claim(stage: Stage) -> None:
     assert goes_on(stage.stop(next_text(stage.stop())))
 
 
-def test_blocked_lets_go_as_not_done(stage: Stage) -> None:
+@pytest.mark.parametrize("message", [BLOCKED, BLOCKED.replace("RECOMMENDATION", "EXIT_SIGNAL: true\nRECOMMENDATION")])
+def test_blocked_lets_go_as_not_done_whatever_the_exit_signal(stage: Stage, message: str) -> None:
     stage.start()
-    assert "needs you, not done" in stage.stop(BLOCKED)["systemMessage"]
+    assert "needs you, not done" in stage.stop(message)["systemMessage"]
     end = released(stage)
     assert (end["reason"], end["done"]) == ("blocked", False)
+
+
+def test_a_status_that_names_what_is_left_is_no_claim(stage: Stage) -> None:
+    stage.start()
+    assert goes_on(stage.stop(COMPLETE.replace("PASSING", "FAILING")))
+    assert goes_on(stage.stop(COMPLETE.replace("TESTS_STATUS: PASSING", "REMAINING: the docs")))
+    assert not goes_on(stage.stop(COMPLETE))
 
 
 def test_open_work_outweighs_a_claim(stage: Stage) -> None:
@@ -393,7 +401,7 @@ def test_checks_that_came_with_the_repository_are_no_dead_end(stage: Stage) -> N
         _, remark = starting.adopt(str(stage.home), str(stage.project), **where)
         assert "are not run" in remark
     answer = stage.stop("DONE")
-    assert "done, by the agent's own word" in answer["systemMessage"]
+    assert "done by the agent's word: no checks ran" in answer["systemMessage"]
     assert "came with the repository and were not run" in answer["systemMessage"]
     assert not (stage.project / "ran").exists()
     assert released(stage)["reason"] == "completion_signal"
@@ -551,7 +559,7 @@ def test_checks_are_never_taken_from_an_older_file(stage: Stage) -> None:
     stage.put(".stravinsky/continuation-loop.md", evil)
     stage.under_git()
     stage.stop()
-    assert "done, by the agent's own word" in stage.stop("All tests passing")["systemMessage"]
+    assert "done by the agent's word: no checks ran" in stage.stop("All tests passing")["systemMessage"]
     assert not (stage.project / "pwned").exists()
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from untildone.core.claims import Report, read_claim, report_from, says_done
-from untildone.core.policy import COMPLETION_SIGNAL
+from untildone.core.policy import COMPLETION_SIGNAL, Policy
 from untildone.errors import ConfigError
 from untildone.rehearsal.acts import ACTS
 from untildone.rehearsal.scenario import (
@@ -164,7 +164,7 @@ def test_the_shipped_scenarios_claim_what_they_say(name: str, claims: list[bool]
     scenario = shipped_scenario(name)
     groups = scenario.iterations or (scenario.replies,)
     read = [read_claim(group[-1].text, reported(group), signal=COMPLETION_SIGNAL) for group in groups]
-    assert [says_done(claim, strict=False, indicator_threshold=2) for claim in read] == claims
+    assert [says_done(claim, Policy()) for claim in read] == claims
 
 
 def reported(group: tuple[Reply, ...]) -> Report | None:

@@ -67,7 +67,7 @@ async def recorded(tmp_path: Path) -> list[Wire]:
 
     for run_id, acts, policy in (
         ("limited", (working, broken, working), Policy(max_runs=2, loop_delay=0.0)),
-        ("claimed", (done,), Policy(max_runs=9, completion_threshold=1)),
+        ("claimed", (done, done), Policy(max_runs=9, completion_threshold=1)),
     ):
         rig.run_id = run_id
         around = rig.around(ActingAgent(*acts))  # type: ignore[arg-type]

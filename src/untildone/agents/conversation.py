@@ -156,8 +156,8 @@ class Conversation:
 
     @staticmethod
     def _has_failed(result: Line) -> bool:
-        # The subtype says "success" for every API failure; it only adds what is_error might leave out.
-        return result.is_error is True or str(result.subtype).startswith("error_")
+        # The subtype says "success" for every API failure too. Whatever does not say both is broken: no success.
+        return result.is_error is not False or result.subtype != "success"
 
     # --- system lines ----------------------------------------------------------------------------------
 

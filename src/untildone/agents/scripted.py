@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from untildone.core.dataclass import dataclass
 from untildone.core.events import Event
@@ -30,10 +31,14 @@ class Step:
 
 
 class ScriptedAgent:
-    """Plays its steps in order, one per iteration. An endless iterable makes an endless agent."""
+    """Plays its steps in order, one per iteration. An endless iterable makes an endless agent.
 
-    def __init__(self, steps: Iterable[Outcome | Act | Step]) -> None:
-        self._steps = iter(steps)
+    Asked what is left, it plays the next of its answers; without one it says again what it said last, at no cost.
+    """
+
+    def __init__(self, steps: Iterable[Outcome | Act | Step], answers: Iterable[Outcome | Act | Step] = ()) -> None:
+        self._steps, self._answers = iter(steps), iter(answers)
+        self._last = Outcome()
         self._cut = asyncio.Event()
         self._closed = False
         self._step: Step | None = None
@@ -41,21 +46,23 @@ class ScriptedAgent:
         self.discarded = 0
         """How often it was told not to go on with what it had."""
         self.orders: list[Order] = []
-        """Every order so far."""
+        """Every order so far, without the questions."""
+        self.questions: list[Order] = []
+        """Every question so far."""
 
     async def iterate(self, order: Order, tell: Tell) -> Outcome:
         """Play the next step."""
         if self._closed:
             raise AgentError("this agent was closed: make a new one")
         self._cut.clear()
-        self.orders.append(order)
-        step = self._step = self._next()
+        (self.questions if order.question else self.orders).append(order)
+        step = self._step = self._next(order)
         await tell(AgentStarted(iteration_num=order.iteration_num))
         for event in step.events:
             await tell(event)
         if await self._is_cut_within(step.delay):
             return Outcome(interrupted=True, cost_usd=None)  # what was told is what it cost
-        outcome = step.outcome if isinstance(step.outcome, Outcome) else step.outcome(order)
+        outcome = self._last = step.outcome if isinstance(step.outcome, Outcome) else step.outcome(order)
         if outcome.session_id is not None:
             await tell(AgentSession(iteration_num=order.iteration_num, session_id=outcome.session_id))
         return outcome
@@ -77,8 +84,9 @@ class ScriptedAgent:
         self._closed = True
         self._cut.set()
 
-    def _next(self) -> Step:
-        step = next(self._steps, None)
+    def _next(self, order: Order) -> Step:
+        again = replace(self._last, cost_usd=0.0, activity=()) if order.question else None
+        step = next(self._answers, again) if order.question else next(self._steps, None)
         if step is None:
             raise AgentError(f"the script has no step for iteration {len(self.orders)}")
         return step if isinstance(step, Step) else Step(outcome=step)

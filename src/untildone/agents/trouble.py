@@ -109,7 +109,7 @@ class Trouble:
             retry_after=self._retry_after,
             exit_code=exit_code,
             signal=signal,
-            text=(_result_text(result) or self._text or stderr.strip())[:TEXT_KEPT],
+            text=(_malformed(result) + (_result_text(result) or self._text or stderr.strip()))[:TEXT_KEPT],
         )
 
 
@@ -132,6 +132,13 @@ def _window(name: Any, told: Any) -> QuotaWindow | None:
     if used is None or resets_at is None or resets_at >= _LATEST_RESET:
         return None
     return QuotaWindow(name=known, utilization=min(used, 1.0), resets_at=resets_at)
+
+
+def _malformed(result: Line) -> str:
+    """What is wrong with a result that says neither that it failed nor that it did not."""
+    if isinstance(result.is_error, bool) and isinstance(result.subtype, str):
+        return ""
+    return "Claude's result is malformed: it does not say whether it is an error. "
 
 
 def _result_text(result: Line) -> str:

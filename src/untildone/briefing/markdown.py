@@ -72,7 +72,7 @@ def headline(view: RunView) -> str:
     if view.success:
         if view.verified:
             return "Done and verified: the loop ran the checks itself after the agent's claim, and all passed."
-        return "Done by the agent's word, not verified: no checks were given, so nothing but its claims says so."
+        return "Done by the agent's word: no checks ran, so nothing but what it says shows that the goal is reached."
     if view.status == "new":
         return "Nothing has happened yet."
     if view.exit_reason == Reason.LANDING_FAILED or (view.verified and view.exit_reason):

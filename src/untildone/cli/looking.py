@@ -26,6 +26,7 @@ from untildone.core.dataclass import dataclass
 from untildone.core.events import ContinuousCompleted, ContinuousSuspended, IterationValidation, Record
 from untildone.core.figures import count
 from untildone.core.history import iteration_rows
+from untildone.core.stopping import BY_WORD, DONE
 from untildone.core.views import run_view, status_json
 from untildone.engine.journal import load_state
 from untildone.errors import RunNotFound, UsageError
@@ -165,6 +166,16 @@ async def _told(log: EventLog, row: RunRow, place: Place) -> RunRow:
     return replace(row, status=state.phase) if state.phase in {"suspended", "completed"} else row
 
 
+async def _ended(log: EventLog, row: RunRow) -> RunRow:
+    """A run that is done says in the list, too, whether a check proved it."""
+    if row.status != "completed":
+        return row
+    state = await load_state(log, row.run_id)
+    if state.stop_reason not in DONE:
+        return row
+    return replace(row, status="done, verified" if state.verified else BY_WORD)
+
+
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 @place_options
@@ -176,7 +187,8 @@ def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
         rows.sort(key=lambda row: row.updated_at, reverse=True)
         if as_json:
             return json.dumps([{name: getattr(row, name) for name in RunRow.__slots__} for row in rows])
-        return runs_table(rows, wiring.system_clock().now(), screen_width(), in_session=place.alive)
+        ended = [await _ended(log, row) for row in rows]
+        return runs_table(ended, wiring.system_clock().now(), screen_width(), in_session=place.alive)
 
     click.echo(_look(store, cwd, work))
 

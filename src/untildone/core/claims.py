@@ -8,8 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from .dataclass import dataclass
-from .markdown import WRAPPING, split_lines
+from .markdown import WRAPPING, fenced, split_lines
 from .signals import echoes, says_signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .policy import Policy
 
 Form = Literal["report", "block", "signal", "tasks", "none"]
 
@@ -37,6 +41,8 @@ class Report:
     """Decisions taken because nobody was there to ask."""
     questions: tuple[str, ...] = ()
     """What a human should answer in the morning."""
+    remaining: tuple[str, ...] = ()
+    """What is left of the whole goal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +57,8 @@ class Claim:
     """Advisory phrases such as "all tasks complete": never a reason to stop by themselves."""
     question: bool = False
     """The message ends by asking the human something instead of going on."""
+    against: str = ""
+    """What the words of the same message say is still to do, or ask; empty: nothing."""
 
 
 def read_claim(final_text: str, report: Report | None, *, signal: str, match: str = "line", prompt: str = "") -> Claim:
@@ -70,11 +78,27 @@ def read_claim(final_text: str, report: Report | None, *, signal: str, match: st
         signal=said,
         indicators=len({phrase.lower() for phrase in _INDICATORS.findall(final_text)}),
         question=form == "none" and _asks(lines),
+        against="" if form == "none" or not judges(match) else _said_against(lines, echoed, signal),
     )
 
 
-def says_done(claim: Claim, *, strict: bool, indicator_threshold: int) -> bool:
-    """Whether a claim says that everything is done; an explicit exit signal beats the status."""
+def judges(match: str) -> bool:
+    """Whether a claim is weighed against the rest of its message. The older systems take the agent at its word."""
+    return match == "line"
+
+
+def objection(claim: Claim, *, match: str = "line") -> str:
+    """Why a claim does not count: what the same message says against it. Empty: nothing does."""
+    report = claim.report
+    if report is not None and report.status == "BLOCKED":
+        return "the report says BLOCKED"
+    if not judges(match):
+        return ""
+    return (_report_against(report) if report is not None else "") or claim.against
+
+
+def claims_done(claim: Claim, *, strict: bool = False, indicator_threshold: int = 0) -> bool:
+    """Whether a message claims that everything is done; an explicit exit signal beats the status."""
     explicit = claim.report.exit_signal if claim.report is not None else None
     if claim.form in {"report", "block"}:
         complete = claim.report is not None and claim.report.status == "COMPLETE"
@@ -84,10 +108,15 @@ def says_done(claim: Claim, *, strict: bool, indicator_threshold: int) -> bool:
     return done and (not strict or (signalled and claim.indicators >= indicator_threshold))
 
 
+def says_done(claim: Claim, policy: "Policy") -> bool:
+    """Whether a claim counts: it is made, and nothing in the same message says otherwise."""
+    made = claims_done(claim, strict=policy.strict_completion, indicator_threshold=policy.indicator_threshold)
+    return made and not objection(claim, match=policy.completion_match)
+
+
 def says_blocked(claim: Claim) -> bool:
     """Whether the agent says that it cannot go on."""
-    blocked = claim.report is not None and claim.report.status == "BLOCKED"
-    return blocked and not says_done(claim, strict=False, indicator_threshold=0)
+    return claim.report is not None and claim.report.status == "BLOCKED"
 
 
 def streak_needed(claim_form: Form, threshold: int | None) -> int:
@@ -134,7 +163,8 @@ REPORT_SCHEMA: dict[str, object] = {
             "description": "only if your instructions ask for one: the whole commit message for this iteration's work",
         },
         "assumptions": {**_LINES, "description": "decisions you took because nobody was there to ask"},
-        "questions": {**_LINES, "description": "what a human should answer later"},
+        "questions": {**_LINES, "description": "what a human should answer later; with one open, nothing is done"},
+        "remaining": {**_LINES, "description": "what is left of the ENTIRE goal, an item each; empty: nothing at all"},
     },
     "required": ["status", "exit_signal"],
     "additionalProperties": False,
@@ -155,7 +185,8 @@ def report_from(data: Mapping[str, object]) -> Report:
         summary=" ".join(_text(data.get("summary")).split()),
         commit_message=_message(data.get("commit_message")),
         assumptions=_texts(data.get("assumptions")),
-        questions=_texts(data.get("questions")),
+        questions=_items(data.get("questions")),
+        remaining=_items(data.get("remaining")),
     )
 
 
@@ -208,6 +239,18 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(text for text in map(_text, items[:LIST_CAP]) if text)
 
 
+def _items(value: object) -> tuple[str, ...]:
+    """A list whose items say something: an agent writes "none" where it should have written nothing."""
+    return tuple(text for text in _texts(value) if not _NOTHING.fullmatch(text))
+
+
+_NOTHING = re.compile(
+    r"\W*(?:none|nothing|nil|n/?a|no|zero|0|empty)?"
+    r"(?:\s+(?:is|more|else|further|open|known|left|remain(?:s|ing)?|to|do|needed|work|tasks?|items?|steps?))*\W*",
+    re.IGNORECASE,
+)
+
+
 # --- the block -----------------------------------------------------------------------------------------------
 
 _FIELDS = {
@@ -219,12 +262,14 @@ _FIELDS = {
     "EXIT_SIGNAL": "exit_signal",
     "RECOMMENDATION": "recommendation",
     "SUMMARY": "summary",
+    "REMAINING": "remaining",
+    "QUESTIONS": "questions",
     "COMMIT_MESSAGE": "commit_message",
 }
 _WORDS = {
     "STATUS": STATUSES, "TESTS_STATUS": TESTS_STATUSES, "WORK_TYPE": WORK_TYPES, "EXIT_SIGNAL": ("TRUE", "FALSE")
 }  # fmt: skip
-_PROSE = frozenset({"SUMMARY", "RECOMMENDATION", "COMMIT_MESSAGE"})
+_PROSE = frozenset({"SUMMARY", "RECOMMENDATION", "REMAINING", "QUESTIONS", "COMMIT_MESSAGE"})
 _LONG = "COMMIT_MESSAGE"
 """The one field whose value may go on over the next lines, up to another field or the end of the block."""
 _WORD_CAP = 100
@@ -334,32 +379,137 @@ def _first_word(key: str, value: str) -> str:
 # --- advisory: phrases and questions -------------------------------------------------------------------------
 
 INDICATOR_PHRASES = (
-    "all tasks complete", "all tasks are complete", "all tasks are done", "everything is done", "nothing left to do",
-    "no remaining work", "project is complete", "implementation is complete", "all requirements are met", "finished",
+    "all tasks complete", "project ready", "work is done", "implementation complete", "no more work", "finished",
+    "task complete", "all done", "nothing left to do", "completed successfully",
 )  # fmt: skip
+"""The ones clawker published. With `--strict-completion` the agent is told them."""
 _INDICATORS = re.compile(rf"(?<!\bnot )(?<!n't )\b(?:{'|'.join(INDICATOR_PHRASES)})\b", re.IGNORECASE)
 _ASKS = re.compile(
     r"\b(?:(?:should|shall|may|can) i|would you (?:like|prefer)|do you want|want me to|(?:can|could) you"
     r"|which (?:one|option|approach|of)|how would you|what would you|is that ok(?:ay)?)\b[^?]*\?\W*(?:\([^()]*\)\W*)?$"
-    r"|\blet me know (?:if|which|whether|how|what|when|your)\b|\bplease (?:confirm|advise|clarify|choose|decide)\b"
+    r"|\b(?P<offer>let me know (?:if|which|whether|how|what|when|your))\b"
+    r"|\bplease (?:confirm|advise|clarify|choose|decide)\b"
     r"|\b(?:await|awaiting|waiting for) your\b",
     re.IGNORECASE,
 )
 _LAST_WORDS = 300
 
 
-def _asks(lines: list[str]) -> bool:
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return not last.startswith((">", "`")) and _ASKS.search(last[-_LAST_WORDS:]) is not None
+def _asks(lines: list[str], *, offers: bool = True) -> bool:
+    """Whether the last line asks the human something. An offer is what people say when they are done."""
+    last = _last_line(lines)
+    asked = None if last.startswith((">", "`")) else _ASKS.search(last[-_LAST_WORDS:])
+    return asked is not None and (offers or not asked["offer"])
+
+
+def _last_line(lines: list[str]) -> str:
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+# --- what is left, in the agent's own words ------------------------------------------------------------------
+
+_READ = 20_000
+"""Characters of a message that are weighed, the last ones: a final message is short."""
+_CLAUSES = re.compile(r"[.!?;](?:\s+|$)|\n")
+_NONE_OF_IT = re.compile(r"\b(?:no|none|nothing|never|without|zero|0|if|when|unless|before|until)\b", re.IGNORECASE)
+_LABEL = re.compile(
+    r"(?:still |what(?:'s| is) |work )?(?:remaining|left|missing|open|outstanding|unfinished|pending|to[- ]?dos?"
+    r"|to be done|not (?:yet )?done|next|next steps?|follow-?ups?)"
+    r"(?: to do| work| tasks?| items?| points?| issues?| questions?)?[*_` ]*(?::|$)",
+    re.IGNORECASE,
+)
+# Each states that something is not there yet. The same words about what is over differ by their tense, or by a "no",
+# "nothing" or "before" in front of them.
+_LEFT = re.compile(
+    r"\bstill (?:needs?|has to|have to|must|to (?:do|be)|fails?|failing|missing|broken|open|red|pending|unfinished)\b"
+    r"|\b(?:left|remains?|remaining|yet|more) to (?:do|be done|fix|finish|implement|test|write|add)\b"
+    r"|\bremains? (?:to be|open|undone|unfinished|broken|red)\b"
+    r"|\b(?:tasks?|steps?|items?|parts?|work|tests?|files?|todos?)(?: (?:is|are))?(?: still)?"
+    r" (?:left|remain(?:s|ing)?)\b"
+    r"|\b(?:test\w*|checks?|suite|build)(?: (?:is|are))?(?: still)? (?:fails?|failing|red|broken)\b"
+    r"(?! (?:on the (?:old|base)|without|before|as expected)\b)"
+    r"|(?:\b(?:is|are|am|has|have)|'(?:s|re|ve|m))(?: not|n't)(?: been)?(?: all)?"
+    r" (?:yet|done|finished|complete|completed|implemented|tested|run|working|started)\b"
+    r"|(?:^|[,(:] ?)not (?:yet|(?:all )?(?:done|finished|complete|implemented|tested))\b"
+    r"|\b(?:almost|nearly|mostly|partly|partially|half|\d\d? ?%) (?:done|complete|finished|ready|there)\b"
+    r"|\b(?:done|complete|completed|finished|ready|works?|everything|pass|passes)\b[^.;]{0,40}"
+    r"\b(?:except|apart from|aside from|other than)\b"
+    r"|\b(?:i|we)(?: will| shall|'ll| am going to| could not| couldn't| was unable to)(?: then| now| next)?"
+    r" (?:continue|finish|implement|fix|complete|add|tackle)\b"
+    r"|\bnext (?:iteration|developer|session|run|step) (?:should|can|must|will|is|has)\b"
+    r"|\bleft (?:a|an|one|two|some|several|\d+) TODO",
+    re.IGNORECASE,
+)
+_CONTINUES = re.compile(
+    r"\W*(?:(?:next|then|now)[,:]? )?"
+    r"(?:continue (?:with|by|on)|(?:finish|complete|implement|fix|add) (?:the|an?|all))\b",
+    re.IGNORECASE,
+)
+_YOURS = re.compile(r"\W*(?:you|your|review|merge|deploy|release|publish|push)\b", re.IGNORECASE)
+"""What comes next and is not the agent's to do."""
+_BOX = ("- [ ]", "* [ ]", "+ [ ]")
+
+
+def _said_against(lines: list[str], echoed: list[bool], signal: str) -> str:
+    """What the agent's own words say is left, or ask: outside of code, quotations, its status and the signal."""
+    code, room = fenced(lines, unclosed=True), _READ
+    told: list[str] = []
+    for number in range(len(lines) - 1, -1, -1):
+        line = lines[number].strip()
+        room -= len(line) + 1
+        if room < 0:
+            break
+        if code[number] or echoed[number] or line.startswith(">") or _field(line)[0] in _FIELDS:
+            continue
+        if (signal and signal in line) or line.strip(WRAPPING) in _BEGINS | _ENDS | _HEADERS:
+            continue
+        told.append(line)
+    return _words_left(told[::-1]) or _question_of(told[::-1])
+
+
+def _report_against(report: Report) -> str:
+    """The same for a report: by its fields first, then by the words of the two that are prose."""
+    if report.tests_status == "FAILING":
+        return "the report says that tests fail"
+    for says, items in (("names what is left", report.remaining), ("asks", report.questions)):
+        if items:
+            return f"the report {says}: {items[0]}"
+    if _CONTINUES.match(report.recommendation):
+        return report.recommendation
+    return _words_left([*split_lines(report.recommendation), report.summary]) or _question_of(
+        split_lines(report.recommendation)
+    )
+
+
+def _question_of(lines: list[str]) -> str:
+    return _last_line(lines) if _asks(lines, offers=False) else ""
+
+
+def _words_left(lines: list[str]) -> str:
+    """The first words that name something still to do; empty where there are none."""
+    for number, line in enumerate(lines):
+        bare = line.replace("\u2019", "'").lstrip("#*_`-+•> \t")
+        if line.startswith(_BOX):
+            return line
+        if label := _LABEL.match(bare):
+            rest = bare[label.end() :].strip(WRAPPING) or next(filter(None, lines[number + 1 :]), "")
+            if not _NOTHING.fullmatch(rest.lstrip("-*+• ")) and not _YOURS.match(rest):
+                return f"{bare[: label.end()]} {rest.strip(WRAPPING)}"
+        for clause in _CLAUSES.split(bare):
+            if (found := _LEFT.search(clause)) and not _NONE_OF_IT.search(clause[: found.end()]):
+                return clause.strip()
+    return ""
 
 
 # --- what the agent is told ----------------------------------------------------------------------------------
 
 
-def status_instructions(signal: str, *, commit_message: bool = False) -> str:
-    """How to report, for the system prompt. Quoted back in full, it is no claim."""
+def status_instructions(signal: str, *, commit_message: bool = False, phrases: int = 0) -> str:
+    """How to report, for the system prompt. Quoted back in full, it is no claim. `phrases`: how many it must say."""
     message = f"\nCOMMIT_MESSAGE: {_MESSAGE_EXAMPLE}" if commit_message else ""
     asked = f"\n\n{_MESSAGE_WANTED}" if commit_message else ""
+    if phrases:
+        asked += f"\n\n{_PHRASES_WANTED.format(count=phrases, phrases=', '.join(INDICATOR_PHRASES))}"
     return f"""\
 ## How to report
 As your last act, call the tool `mcp__untildone__report` (or `StructuredOutput`, whichever you have) exactly once, with
@@ -374,16 +524,21 @@ TESTS_STATUS: <{" | ".join(TESTS_STATUSES)}>
 WORK_TYPE: <{" | ".join(WORK_TYPES)}>
 EXIT_SIGNAL: <true | false>
 SUMMARY: <one line on what you did, fit for a commit message>
+REMAINING: <what is left of the entire goal, or none>
 RECOMMENDATION: <what to do next, or what blocks you>{message}
 ---END_LOOP_STATUS---
 
-Set the exit signal to true only if the ENTIRE goal is reached and you have verified it yourself; with work left,
-it is false, even when the task at hand is complete. BLOCKED means that only a human can help: say with what.
+Set the exit signal to true only if the ENTIRE goal is reached and you have verified it yourself. If anything is
+left, if a test fails or a question is open, it is false, even when the task at hand is complete: a message that says
+both does not count. BLOCKED means that only a human can help: say with what.
 Where you can give neither tool call nor block, this phrase alone on the last line of your final message also means
 that the entire goal is reached; never write it for any other purpose: `{signal}`{asked}"""
 
 
 _MESSAGE_EXAMPLE = "<the whole message; it may go on over the next lines, up to the end of the block>"
+_PHRASES_WANTED = """\
+The exit signal counts only together with words: when it is true, the final message must also say at least {count} of
+these phrases, and at no other time any of them: {phrases}."""
 _MESSAGE_WANTED = """\
 The loop commits your work with the message you write: give it as `commit_message`. A summary line of at most 72
 characters in the imperative, a blank line, and a body that says what was changed and why. Describe the change itself,

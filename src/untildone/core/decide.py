@@ -5,7 +5,7 @@ from functools import partial
 
 from untildone.core import breaker, window
 from untildone.core.dataclass import dataclass
-from untildone.core.delivery import CLEAN_ROOM, done_for, landing_for, owes_check, owes_review
+from untildone.core.delivery import CLEAN_ROOM, done_for, landing_for, owes_check, owes_question, owes_review
 from untildone.core.durations import format_duration
 from untildone.core.faults import (
     DISK_LOW,
@@ -24,6 +24,7 @@ from untildone.core.limits import (
     LIMITS,
     LONGEST_WINDOW,
     cutting_limit,
+    has_reserve,
     is_nearly_full,
     is_reached,
     is_wait_too_long,
@@ -49,6 +50,8 @@ class Iterate:
     """The fallback that takes over: a model, or `agent:NAME`."""
     review: bool = False
     """Look at what was done instead of doing more."""
+    question: bool = False
+    """Ask what is left of the goal instead of doing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,12 @@ def _stays_disputed(state: LoopState, now: float) -> bool:
     return state.dispute_refused or not state.dispute_under_review or is_spent
 
 
+def _is_blocked(state: LoopState, now: float) -> bool:
+    """A block that was reported without any attempt gets one more try, where a limit leaves room for it."""
+    no_room = any(is_reached(limit, state, now) for limit in LIMITS)
+    return state.blocked is not None and (not state.block_doubted or no_room)
+
+
 # First match wins: a human before success, success before trouble, trouble before limits.
 STOP_RULES: tuple[StopRule, ...] = (
     StopRule(Reason.SHUTDOWN_SIGNAL, lambda s, _: s.stop is not None and s.stop.signal is not None, before_checks=True),
@@ -154,7 +163,7 @@ STOP_RULES: tuple[StopRule, ...] = (
     StopRule(Reason.BILLING, lambda s, _: s.fatal == "billing"),
     StopRule(Reason.MODEL_NOT_FOUND, lambda s, _: s.fatal == "model_not_found"),
     StopRule(Reason.HOOK_FAILED, lambda s, _: s.fatal == "hook_failed"),
-    StopRule(Reason.BLOCKED, lambda s, _: s.blocked is not None),
+    StopRule(Reason.BLOCKED, _is_blocked),
     StopRule(Reason.PERMISSION_DENIED, lambda s, _: s.denials_in_a_row >= s.policy.permission_threshold),
     StopRule(Reason.USAGE_LIMIT, _will_not_wait),
     StopRule(Reason.OUTAGE, _outage_lasts),
@@ -176,9 +185,15 @@ def _stop_or_look(state: LoopState, now: float) -> Decision | None:
             return owed
         if state.handoff_due and state.retry is not None and rule.after_handoff:
             return Iterate(state.retry.number, state.retry.retry, state.retry.session_id, handoff=True)
-        if rule.holds(state, now) and not (rule.reason in _COUNTED and owes_review(state)):
+        if rule.holds(state, now) and not _looks_first(rule, state, now):
             return Stop(rule.reason, _detail(rule.reason, state))
     return None
+
+
+def _looks_first(rule: StopRule, state: LoopState, now: float) -> bool:
+    """Whether the work of the last iteration is looked at before this limit stops the run."""
+    reviews = rule.reason in _COUNTED and owes_review(state)
+    return reviews or (rule.after_handoff and owes_question(state) and has_reserve(state, now))
 
 
 def _owed(state: LoopState) -> Decision | None:
@@ -215,6 +230,8 @@ def _iterate(state: LoopState, now: float) -> Iterate:
     is_urgent = any(message.urgent for message in state.messages)
     if (again := state.retry) is not None and not (again.review and is_urgent):
         return Iterate(again.number, again.retry, again.session_id, instead=_instead(state), review=again.review)
+    if owes_question(state):
+        return Iterate(state.attempts, 0, state.last_session, instead=_instead(state), question=True)
     if owes_review(state) and not is_urgent:
         return Iterate(state.attempts, review=True)
     return Iterate(state.attempts + 1, 0, _session(state, now), instead=_instead(state))
@@ -301,6 +318,8 @@ _DETAILS: dict[Reason, Callable[[LoopState], str]] = {
 def _detail(reason: Reason, state: LoopState) -> str:
     """What a person should know beyond the reason itself."""
     tell = _DETAILS.get(reason)
+    if tell is None and owes_question(state):
+        return "the agent says it is done, and could not be asked any more whether anything is left"
     return tell(state) if tell else ""
 
 

@@ -1,6 +1,6 @@
 """What stands between work and done: checks, guard, review, landing. Pure questions about where a run stands."""
 
-from untildone.core.claims import streak_needed
+from untildone.core.claims import judges, streak_needed
 from untildone.core.state import LoopState
 from untildone.core.stopping import DONE, Reason
 
@@ -20,15 +20,39 @@ def needs_witness(state: LoopState) -> bool:
 
 
 def is_proven(state: LoopState) -> Reason | None:
-    """The reason to call the goal reached, if there is one: checks that passed, or claims where there are none."""
+    """The reason to call the goal reached, if there is one: checks that passed, or claims where there are none.
+
+    With a message that no prompt has carried yet, nothing is: a human has more to say.
+    """
+    if state.messages:
+        return None
     if state.verified or state.settled:
         return Reason.VALIDATION_PASSED if state.verified else Reason.ACCEPTED
-    contract = state.spec.contract
-    if contract.checks or contract.fail_to_pass or state.commit_trouble:
-        return None
+    return Reason.COMPLETION_SIGNAL if _is_believed(state) and (state.answered or not _is_asked(state)) else None
+
+
+def owes_question(state: LoopState) -> bool:
+    """Whether the agent is to be asked what is left: its word alone would end the run, or it came without a report."""
+    if state.answered or state.streak < 1 or state.messages or not (_has_word_only(state) and _is_asked(state)):
+        return False
+    return state.streak_form == "signal" or _is_believed(state)
+
+
+def _is_believed(state: LoopState) -> bool:
+    """Whether there was the claim often enough, where no check can tell."""
     needed = streak_needed(state.streak_form, state.policy.completion_threshold)
     is_clean = state.guarded or not _is_looked_at(state)
-    return Reason.COMPLETION_SIGNAL if is_clean and 0 < needed <= state.streak else None
+    return _has_word_only(state) and not state.commit_trouble and is_clean and 0 < needed <= state.streak
+
+
+def _has_word_only(state: LoopState) -> bool:
+    contract = state.spec.contract
+    return not (contract.checks or contract.fail_to_pass)
+
+
+def _is_asked(state: LoopState) -> bool:
+    """Whether there is somebody to ask, and the agent is not taken at its word as in older systems."""
+    return state.attempts > 0 and judges(state.policy.completion_match) and not state.spec.in_session
 
 
 def _is_looked_at(state: LoopState) -> bool:
@@ -56,6 +80,8 @@ def has_arrived(state: LoopState) -> bool:
 
 def done_for(state: LoopState) -> Reason | None:
     """Why the run is done: proven, reviewed, and arrived."""
+    if state.messages:
+        return None
     reached = is_proven(state) or _REACHED.get(state.arrival.because)
     return reached if reached and not owes_review(state) and has_arrived(state) else None
 

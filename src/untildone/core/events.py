@@ -193,6 +193,8 @@ class IterationStarted(Progress):
     """The fallback that took over, if one did."""
     review: bool = False
     """It is not work on the goal but a review of what was done."""
+    question: bool = False
+    """It is not work on the goal but the question whether all of it is reached."""
     prompt_preview: str = ""
     resume_session: str | None = None
     tree: str = ""

@@ -11,9 +11,9 @@ from typing import Any
 from untildone.core import asked, breaker, clock_jumps, heard, in_session, landed, meddling, progress, proven, window
 from untildone.core import events as ev
 from untildone.core import trace as tr
-from untildone.core.claims import Claim, Form, says_blocked, says_done
+from untildone.core.claims import Claim, Form, claims_done, judges, objection, says_blocked, says_done
 from untildone.core.delivery import needs_witness
-from untildone.core.faults import FAULTS, GOES_ON, LIMIT_REACHED, MODEL_ERROR, Fault, Remedy
+from untildone.core.faults import FAULTS, GOES_ON, LIMIT_REACHED, MODEL_ERROR, SESSION_LOST, Fault, Remedy
 from untildone.core.figures import FORGE, IN_LINE
 from untildone.core.limits import has_reserve
 from untildone.core.questions import with_asked
@@ -143,6 +143,7 @@ def _iteration_started(state: LoopState, event: ev.IterationStarted, at: float) 
             branch=event.branch,
             handoff=event.handoff,
             review=event.review,
+            question=event.question,
             resume_session=event.resume_session,
         ),
         retry=None,
@@ -171,6 +172,8 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
     due = landed.unsettled(state.open, state.last_seq)
     if state.open is not None and state.open.handoff:
         return replace(_close(state, event), unsettled=due)  # a last word after a limit: booked, nothing more
+    if state.open is not None and state.open.question:
+        return replace(_answered(_close(state, event), event, at), unsettled=due, last_error="")
     if state.open is not None and state.open.review:
         return replace(
             proven.reviewed(_close(state, event), event), failures_in_a_row=0, outage_since=None, backoffs=0,
@@ -193,6 +196,8 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         denials_in_a_row=state.denials_in_a_row + 1 if denied else 0,
         last_denials=event.evidence.denials,
         claim_due=done and needs_witness(claimed),
+        answered=False,
+        uncounted="" if done else _uncounted(state, event.claim),
         verified=False,
         settled=(),
         guarded=False,
@@ -202,6 +207,7 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         checks_said="",
         refused_streak=(0, "none"),
         blocked=_blocked_because(event.claim) if not done else None,
+        block_doubted=_tried_nothing(state, event),
         breaker=_observed(state, event, at, done=done),
         progress=_progressed(state, event, at, done=done),
         half_done=None,
@@ -225,10 +231,49 @@ def _pause(state: LoopState, at: float) -> Wait | None:
 
 def _claims_done(state: LoopState, claim: Claim) -> bool:
     """Whether this is a claim. Where there are boxes to tick, words are none."""
-    policy = state.policy
     if state.tasks_boxed:
-        return state.tasks_all_done
-    return says_done(claim, strict=policy.strict_completion, indicator_threshold=policy.indicator_threshold)
+        return state.tasks_all_done and not objection(claim, match=state.policy.completion_match)
+    return says_done(claim, state.policy)
+
+
+def _uncounted(state: LoopState, claim: Claim) -> str:
+    made = state.tasks_all_done if state.tasks_boxed else claims_done(claim)
+    return objection(claim, match=state.policy.completion_match) if made else ""
+
+
+def _tried_nothing(state: LoopState, event: ev.IterationCompleted) -> bool:
+    """Whether this is the first iteration and left no trace of any attempt. Older systems take a block as it is."""
+    traces = event.evidence.changed or event.evidence.activity
+    return not (state.successes or traces) and judges(state.policy.completion_match)
+
+
+def _answered(state: LoopState, event: ev.IterationCompleted, at: float) -> LoopState:
+    """The agent was asked what is left. Only if it is nothing, its claim stands; else it is taken back."""
+    claim, report = event.claim, event.claim.report
+    state = with_asked(state, report.questions if report else ())
+    state = replace(
+        state, failures_in_a_row=0, outage_since=None, limited_since=None, backoffs=0, fallback=0,
+        last_report=report or state.last_report, last_session=event.session_id or state.last_session,
+        last_session_at=at, files_modified=state.files_modified + event.evidence.files_changed,
+        files_uncommitted=event.evidence.files_changed,
+    )  # fmt: skip
+    if not claims_done(claim) or (against := objection(claim)):
+        why = against if claims_done(claim) else _said_instead(event)
+        return replace(
+            state, streak=0, streak_form="none", claim_due=False, uncounted=why,
+            breaker=breaker.claim_refused(state.breaker, state.policy, at),
+        )  # fmt: skip
+    form: Form = claim.form if state.streak_form == "signal" else state.streak_form
+    state = replace(state, answered=True, streak_form=form)
+    if event.evidence.changed:
+        state = replace(state, guarded=False, approved=False)
+    return replace(state, claim_due=not state.guarded and needs_witness(state))
+
+
+def _said_instead(event: ev.IterationCompleted) -> str:
+    report = event.claim.report
+    left = "; ".join(report.remaining) if report else ""
+    return left or (report.recommendation if report else "") or event.output_preview.strip() or "it gave no answer"
 
 
 def _blocked_because(claim: Claim) -> str | None:
@@ -281,7 +326,7 @@ def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) ->
     state = replace(
         closed,
         last_error=state.last_error if is_review and fault.remedy is Remedy.EXCUSE else event.error,
-        last_session=state.last_session if is_review else event.session_id or state.last_session,
+        last_session=state.last_session if is_review else _session_after(state, event, fault),
         lost_usd=filed(state.lost_usd, fault.name, closed.spend.total_usd - state.spend.total_usd),
     )
     match fault.remedy:
@@ -295,7 +340,7 @@ def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) ->
             session = None if fault.name == "context_too_long" and not is_review else state.last_session
             return replace(state, unsettled=due, failures_in_a_row=failures, wait=pause, last_session=session)
         case Remedy.EXCUSE:
-            is_work = not is_review and not (left and left.handoff)
+            is_work = not is_review and not (left and (left.handoff or left.question))
             may_hand_over = fault is LIMIT_REACHED and event.session_id is not None and is_work
             again = may_hand_over or fault in GOES_ON
             return replace(
@@ -304,6 +349,13 @@ def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) ->
                 retry=_same_iteration(event, left, fault) if again else None,
                 handoff_due=may_hand_over and has_reserve(state, at),
             )
+
+
+def _session_after(state: LoopState, event: ev.IterationFailed, fault: Fault) -> str | None:
+    """The session to go on in; a question whose session is lost is asked in a fresh one."""
+    if fault is SESSION_LOST and state.open is not None and state.open.question:
+        return None
+    return event.session_id or state.last_session
 
 
 def _passing_trouble(
@@ -331,7 +383,10 @@ def _next_fallback(state: LoopState, fault: Fault) -> bool:
     return has_more and (fault.remedy is Remedy.WAIT or state.backoffs + 1 >= TRIES_BEFORE_FALLBACK)
 
 
-def _same_iteration(event: ev.IterationFailed, left: OpenIteration | None, fault: Fault) -> Retry:
+def _same_iteration(event: ev.IterationFailed, left: OpenIteration | None, fault: Fault) -> Retry | None:
+    """The next try; None after a question, which is asked anew for as long as it is owed."""
+    if left is not None and left.question:
+        return None
     retry = left.retry + 1 if left is not None else 1
     tree = left.tree if left is not None else ""
     review = left is not None and left.review

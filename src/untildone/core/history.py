@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Literal
 
 from untildone.core import events as ev
-from untildone.core.claims import says_done
+from untildone.core.claims import claims_done
 from untildone.core.dataclass import dataclass
 from untildone.core.fold import apply
 from untildone.core.state import LoopState, Spend
@@ -95,7 +95,7 @@ def changed_rows(
     """The rows that one record changes. Of `rows` those in `rows_needed` and the last one are enough."""
     table = _Table(rows)
     _book(table, before, after, record.event)
-    if _is_review(before, record.event):
+    if _is_aside(before, record.event):
         _note_review(table, record.event)
     else:
         _note(table, after, record)
@@ -135,15 +135,15 @@ def _add(table: _Table, number: int, spend: Spend) -> None:
     )
 
 
-def _is_review(before: LoopState, event: ev.Event) -> bool:
+def _is_aside(before: LoopState, event: ev.Event) -> bool:
     if isinstance(event, ev.IterationStarted):
-        return event.review
+        return event.review or event.question
     ends = isinstance(event, ev.IterationCompleted | ev.IterationFailed)
-    return ends and before.open is not None and before.open.review
+    return ends and before.open is not None and (before.open.review or before.open.question)
 
 
 def _note_review(table: _Table, event: ev.Event) -> None:
-    """A review is no try of the iteration it looks at: only its verdict is noted there."""
+    """Neither a review nor a question is a try of the iteration it is about: only a verdict is noted there."""
     if isinstance(event, ev.IterationCompleted) and event.verdict is not None:
         row = table.row(event.iteration_num)
         table.put(replace(row, review="approved" if event.verdict.approved else "changes"))
@@ -216,7 +216,8 @@ def _claimed(event: ev.IterationCompleted, after: LoopState) -> str:
     """What the agent said of itself, whether or not it counts: with boxes to tick, words do not."""
     if after.streak:
         return f"done ({after.streak_form})"
+    if after.blocked is not None:
+        return "blocked"
     policy = after.policy
-    if says_done(event.claim, strict=policy.strict_completion, indicator_threshold=policy.indicator_threshold):
-        return f"done ({event.claim.form})"
-    return "blocked" if after.blocked is not None else ""
+    said = claims_done(event.claim, strict=policy.strict_completion, indicator_threshold=policy.indicator_threshold)
+    return f"done ({event.claim.form})" if said else ""

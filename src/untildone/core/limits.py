@@ -78,13 +78,17 @@ def _reserve(limit: Limit, value: float, state: LoopState) -> float:
 
 
 def cutting_limit(state: LoopState, now: float) -> Limit | None:
-    """The first reached limit that cuts a running iteration; a hand-off may use the reserve."""
-    over = is_exhausted if state.open is not None and state.open.handoff else is_reached
+    """The first reached limit that cuts a running iteration; a hand-off or a last question may use the reserve."""
+    over = is_exhausted if _uses_reserve(state) else is_reached
     return next((limit for limit in LIMITS if limit.cuts and over(limit, state, now)), None)
 
 
+def _uses_reserve(state: LoopState) -> bool:
+    return state.open is not None and (state.open.handoff or state.open.question)
+
+
 def has_reserve(state: LoopState, now: float) -> bool:
-    """Is there anything left to pay a hand-off with?"""
+    """Is there anything left to pay a hand-off or a last question with?"""
     return not any(limit.cuts and is_exhausted(limit, state, now) for limit in LIMITS)
 
 
@@ -126,12 +130,11 @@ def time_left(state: LoopState, now: float) -> float | None:
 
 def time_until_cut(state: LoopState, now: float) -> float | None:
     """Seconds until duration or deadline cuts the running iteration, early enough for a hand-off; None: never."""
-    handing_over = state.open is not None and state.open.handoff
     ends = []
     for limit in LIMITS:
         value = limit.value(state.policy)
         if limit.field in {"max_duration", "deadline"} and value is not None:
-            kept_back = 0.0 if handing_over else _reserve(limit, value, state)
+            kept_back = 0.0 if _uses_reserve(state) else _reserve(limit, value, state)
             ends.append(value - kept_back - limit.used(state, now))
     return min(ends) if ends else None
 

@@ -89,7 +89,10 @@ def _suspended(event: ev.ContinuousSuspended, _: float) -> str:
 def _completed(event: ev.ContinuousCompleted, _: float) -> str:
     if event.stop_reason not in DONE:
         return f"ended: {_why(event.stop_reason, event.detail)}"
-    return f"done{' and verified' if event.verified else ', not verified'}: {_why(event.stop_reason, event.detail)}"
+    why = _why(event.stop_reason, event.detail)
+    if event.stop_reason == Reason.COMPLETION_SIGNAL:
+        return why
+    return f"done{' and verified' if event.verified else ', not verified'}: {why}"
 
 
 def _why(reason: str, detail: str) -> str:
@@ -114,7 +117,7 @@ def _iteration_started(event: ev.IterationStarted, _: float) -> str:
     session = ", same session" if event.resume_session else ""
     last = ", to hand over what it knows" if event.handoff else ""
     model = f", with {one_line(event.model, 60)}" if event.model else ""
-    what = "review of iteration" if event.review else "iteration"
+    what = "review of iteration" if event.review else "last question after iteration" if event.question else "iteration"
     return f"{what} {event.iteration_num} started{again}{session}{last}{model}"
 
 

@@ -36,7 +36,7 @@ Otherwise do not ask and do not wait: decide yourself, and go on with the next s
 
 _ENDS = {
     "validation_passed": "done, every check passed",
-    "completion_signal": "done, by the agent's own word",
+    "completion_signal": "done by the agent's word: no checks ran",
     "stop_requested": "stopped as asked, not done",
     "blocked": "the agent is blocked and needs you, not done",
     "max_iterations_reached": "no turns are left, not done",

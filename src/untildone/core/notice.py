@@ -13,7 +13,7 @@ from untildone.core.limits import limit_of
 from untildone.core.printable import one_line, printable
 from untildone.core.standing import landing_text
 from untildone.core.state import LoopState
-from untildone.core.stopping import Reason, exit_code, meaning
+from untildone.core.stopping import BY_WORD, Reason, exit_code, meaning
 
 NoteKind = Literal["done", "stopped", "waiting", "needs_you", "budget"]
 
@@ -145,7 +145,7 @@ def _figures(state: LoopState, now: float) -> dict[str, str | float | int | bool
 def _done(_: LoopState, event: ev.ContinuousCompleted, after: LoopState, __: float) -> _Draft:
     return _Draft(
         kind="done",
-        title="done, every check passed" if event.verified else "done, by the agent's own word",
+        title="done, every check passed" if event.verified else BY_WORD,
         text=" ".join(filter(None, (_sentence(meaning(event.stop_reason)), _sentence(landing_text(after))))),
         advice=advice(event.stop_reason, after),
         facts={"reason": event.stop_reason, "exit_code": exit_code(event.stop_reason), "verified": event.verified},

@@ -47,6 +47,8 @@ class Order:
     """The session was begun by somebody else: the rules it has on record are not these."""
     budget_usd: float | None = None
     """What may still be spent; the agent hands it to Claude as a second fence at process start."""
+    question: bool = False
+    """It asks where the work stands; nothing is to be done."""
     model: str | None = None
     """Another model than the options say, while the first choice is not to be had."""
 

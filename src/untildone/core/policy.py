@@ -53,12 +53,14 @@ class Policy:
 
     completion_signal: str = COMPLETION_SIGNAL
     """The phrase that means "the whole goal is reached", alone on a line or in a tag of the final message."""
-    completion_match: Literal["line", "substring", "substring_any_case"] = "line"
-    """How the signal is looked for. `substring` and `substring_any_case` reproduce older systems exactly."""
+    completion_match: Literal["line", "published", "substring", "substring_any_case"] = "line"
+    """How a claim is read. `line`: the signal stands alone on a line or in a tag, nothing else in the message may say
+    otherwise, and without checks one last question is asked. The others take the agent at its word, as older systems
+    do: `published` finds the signal in the same way, the rest anywhere in the message. BLOCKED is never done."""
     completion_threshold: int | None = None
     """Consecutive claims needed when there is no check. None: 3 for a phrase, 2 for a status block or report."""
     strict_completion: bool = False
-    """A claim needs an explicit exit signal and several indicator phrases as well."""
+    """A claim needs an explicit exit signal and several indicator phrases as well; the agent is told which."""
     indicator_threshold: int = 2
     """Indicator phrases a strict claim needs (clawker called this its completion threshold)."""
 

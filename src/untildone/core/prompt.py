@@ -7,7 +7,7 @@ from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS
 from untildone.core.limits import LIMITS
 from untildone.core.policy import Policy, RunSpec
-from untildone.core.printable import printable
+from untildone.core.printable import one_line, printable
 from untildone.core.progress import curve
 from untildone.core.reviewing import FINDINGS_CAP, REVIEWER_WROTE
 from untildone.core.state import LoopState
@@ -55,6 +55,15 @@ _HANDOFF = (
 )
 
 
+_QUESTION = (
+    "One question about your last message, before it counts: no check will run, so your word alone decides. Do no work "
+    "now, and change nothing. Read the goal below once more, as a whole, and compare it with what is really there. Is "
+    "the ENTIRE goal reached? What is left? Report again, in the way you were told: name each thing that is left, "
+    "untested or only assumed under `remaining`, and set the exit signal to true only if there is nothing to name. It "
+    "costs you nothing to name something: the work then goes on."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Paper:
     """A file of the user's as the prompt sees it: its beginning, and how long it really is."""
@@ -91,7 +100,11 @@ def rules(spec: RunSpec, policy: Policy) -> str:
         _RELAY + _COMMITTING[spec.landing.land],
         _NOBODY_IS_HERE,
         "Do not touch the loop that runs you: no `untildone` commands, no edits of its files.",
-        status_instructions(policy.completion_signal, commit_message=spec.commit and spec.commit_message == "agent"),
+        status_instructions(
+            policy.completion_signal,
+            commit_message=spec.commit and spec.commit_message == "agent",
+            phrases=policy.indicator_threshold if policy.strict_completion else 0,
+        ),
     ]
     return "\n\n".join(parts)
 
@@ -116,6 +129,8 @@ def build_prompt(state: LoopState, order: Iterate, papers: Papers, now: float) -
     """The prompt of an iteration, or of another try of one whose session goes on."""
     if order.handoff:
         return Prompt(_HANDOFF.format(notes=state.spec.notes_file))
+    if order.question:
+        return Prompt("\n\n".join((_QUESTION, _section("PRIMARY GOAL", state.spec.goal))))
     if order.session is not None and state.retry is not None and order.retry:
         return Prompt(_continuation(state))
     spec = state.spec
@@ -258,6 +273,7 @@ def _advice(state: LoopState) -> str:
     advice = []
     if state.asked_question:
         advice.append("The last iteration ended with a question. Nobody is here: decide, note the assumption, go on.")
+    advice += _about_the_report(state)
     if state.tasks_boxed and state.tasks_open is None:
         advice.append(f"The task file `{state.spec.task_file}` is gone. Restore it; without it nothing counts as done.")
     elif state.tasks_boxed and state.tasks_open and _said_done(state):
@@ -292,6 +308,24 @@ def _on_progress(state: LoopState) -> list[str]:
     elif state.breaker.no_progress > 0:
         said.append("The last iteration left no trace of work. Do something that changes or verifies the project.")
     return said
+
+
+def _about_the_report(state: LoopState) -> list[str]:
+    """What the last report said that the loop does not take as it is."""
+    advice = []
+    if state.uncounted:
+        said = one_line(state.uncounted, _PREVIEW)
+        advice.append(
+            f"The last iteration said done, and it did not count: {said}. Do what is left. Decide what is open, and "
+            "note it as an assumption. What is no part of the goal does not belong in a report."
+        )
+    if state.block_doubted and state.blocked is not None:
+        said = one_line(state.blocked, _PREVIEW)
+        advice.append(
+            f"The last iteration reported BLOCKED and had tried nothing: {said}. Try it now, and do what can be done "
+            "without it. If it is really impossible, report BLOCKED and say what you tried."
+        )
+    return advice
 
 
 def _said_done(state: LoopState) -> bool:

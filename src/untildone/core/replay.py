@@ -6,7 +6,7 @@ from typing import Any
 
 from untildone.core import events as ev
 from untildone.core.dataclass import dataclass
-from untildone.core.decide import Stop, decide
+from untildone.core.decide import Iterate, Stop, decide
 from untildone.core.durations import format_duration
 from untildone.core.figures import count, dollars
 from untildone.core.fold import apply
@@ -83,9 +83,11 @@ def _stops(state: LoopState, record: ev.Record) -> str | None:
         limit = cutting_limit(state, record.at)
         return limit.reason if limit else None
     if state.open is None and isinstance(record.event, _BETWEEN):
-        match decide(state, record.at):
-            case Stop(reason=reason):
-                return reason
+        due = decide(state, record.at)
+        if isinstance(due, Iterate) and due.question:
+            # What it would have answered is not recorded: taken as a yes, since its claim said so.
+            due = decide(replace(state, answered=True), record.at)
+        return due.reason if isinstance(due, Stop) else None
     return None
 
 

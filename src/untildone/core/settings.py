@@ -86,7 +86,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     _pick(
         "policy", "done", "completion_match", "--completion-match",
-        ("line", "substring", "substring_any_case"),
+        ("line", "published", "substring", "substring_any_case"),
     ),
     _setting(
         "policy", "done", "completion_threshold", units.whole, "N", "--completion-threshold",
@@ -237,6 +237,7 @@ PROFILES: Mapping[str, Mapping[str, object]] = MappingProxyType(
             "max_calls_per_hour": 100,
             "iteration_timeout": 15 * 60.0,
             "loop_delay": 3.0,
+            "completion_match": "published",
             "completion_threshold": 1,
             "indicator_threshold": 2,
             "no_progress_threshold": 0,
@@ -253,6 +254,7 @@ PROFILES: Mapping[str, Mapping[str, object]] = MappingProxyType(
             "loop_delay": 5.0,
             "session": "resume",
             "session_expiry": 24 * 3600.0,
+            "completion_match": "published",
             "completion_threshold": 2,
             "no_progress_threshold": 0,
             "stagnation_threshold": 3,

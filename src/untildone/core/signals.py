@@ -16,6 +16,9 @@ _DEFERS = r"\b(?:will|would|should|when|once|if)\b|['\u2019]ll\b"
 _UTTERS = (
     r"\b(?:output|say|saying|print|printing|emit|write|writing|declare|send|claim|give|include|use|signal|phrase)\b"
 )
+_BULLETS = ("-", "*", "+", "•")
+_CHANGES_MEANING = "\"'<>()[]{}?=|/\\\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u2026❌✗✘🚫⛔☐⬜⏳"
+"""What quotes, asks, leaves open or denies instead of setting off."""
 _ECHO_LENGTH = 12
 """A shorter line, such as a lone bracket, may be equal to one of the prompt by chance."""
 
@@ -42,14 +45,28 @@ def _is_meant(lines: list[str], number: int, signal: str) -> bool:
     """Whether this line says the signal, rather than something about it."""
     line = lines[number].strip()
     before, _, after = line.partition(signal)
+    before = "" if before.strip(WRAPPING).rstrip(".)").isdigit() else before  # the number of an item in a list
     tag = _tag_around(signal, line)
     if tag is not None:
         before, after = line[: tag[0]], line[tag[1] :]
         if before.rstrip(WRAPPING).endswith((".", "!")) and not _has(_NEGATES, before):
             before = ""
-    if before.strip(WRAPPING) or after.strip(WRAPPING):
+    if not (_decorates(before) and _decorates(after)):
         return False
+    if before.strip() in _BULLETS and _is_item(lines, number + 1):
+        return False  # one of several things in a list, and not the last
     return not _belongs_to_a_sentence(lines, number)
+
+
+def _decorates(text: str) -> bool:
+    """Whether text beside the signal only sets it off: a bullet, a heading, emphasis, a full stop, an emoji."""
+    return not any(char.isalnum() or char in _CHANGES_MEANING for char in text) and not any(
+        pair in text for pair in ("~~", "..")
+    )
+
+
+def _is_item(lines: list[str], number: int) -> bool:
+    return number < len(lines) and lines[number].lstrip()[:1] in _BULLETS and lines[number].lstrip()[1:2] == " "
 
 
 def _tag_around(signal: str, line: str) -> tuple[int, int] | None:

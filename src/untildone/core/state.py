@@ -43,6 +43,7 @@ class OpenIteration:
     branch: str | None = None
     handoff: bool = False
     review: bool = False
+    question: bool = False
     resume_session: str | None = None
     session_id: str | None = None
     spend: Spend = field(default_factory=Spend)
@@ -194,6 +195,10 @@ class LoopState:
     streak_form: Form = "none"
     claim_due: bool = False
     """A claim waits for the checks."""
+    answered: bool = False
+    """After its last claim the agent was asked what is left of the goal, and said nothing."""
+    uncounted: str = ""
+    """Why the last claim did not count, if it did not: what the same message, or the answer to the question, said."""
     verified: bool = False
     """The checks passed after the last claim."""
     verified_commit: str | None = None
@@ -249,6 +254,8 @@ class LoopState:
     arrival: Arrival = field(default_factory=Arrival)
     blocked: str | None = None
     """The agent says it cannot go on, and why."""
+    block_doubted: bool = False
+    """It said so before it had tried anything: it gets one more try."""
     fatal: str | None = None
     """Name of a fault that only a human can mend."""
     fatal_detail: str = ""

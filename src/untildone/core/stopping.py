@@ -46,6 +46,10 @@ TAKEN_BY = "server: taken over"
 DONE = frozenset({Reason.VALIDATION_PASSED, Reason.ACCEPTED, Reason.COMPLETION_SIGNAL})
 
 
+BY_WORD = "done by the agent's word: no checks ran"
+"""What a run is that ended without a check. Never "verified"."""
+
+
 class Exit(NamedTuple):
     """An exit code of the program, and what it says."""
 
@@ -79,7 +83,7 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.TAKEN_OVER: Ending(130, "another machine took the run over, and goes on with it there"),
     Reason.VALIDATION_PASSED: Ending(0, "the agent claimed to be done and every check passed"),
     Reason.ACCEPTED: Ending(0, "every check passed with tests that the run changed, and that change was accepted"),
-    Reason.COMPLETION_SIGNAL: Ending(0, "there were no checks, and the agent claimed to be done often enough in a row"),
+    Reason.COMPLETION_SIGNAL: Ending(0, BY_WORD),
     Reason.BLOCKED: Ending(5, "the agent reported that it is blocked"),
     Reason.PERMISSION_DENIED: Ending(5, "the agent was denied a permission again and again and changed nothing"),
     Reason.AUTHENTICATION: Ending(6, "the login or key was refused"),

@@ -16,7 +16,7 @@ from untildone.core.progress import curve, patience
 from untildone.core.spending import Sums, lane_name, lanes, lost_to_retries, paid_by, total
 from untildone.core.standing import delivery_json, landing_text, standing, unproven
 from untildone.core.state import LoopState, Spend
-from untildone.core.stopping import DONE, Reason, exit_code, meaning
+from untildone.core.stopping import BY_WORD, DONE, Reason, exit_code, meaning
 
 Status = Literal["new", "running", "waiting", "paused", "suspended", "completed", "interrupted"]
 Verdict = Literal["passed", "failed", "not run", "no checks"]
@@ -200,7 +200,7 @@ def _status(state: LoopState, now: float, *, alive: bool) -> tuple[Status, str, 
             return "new", "not started", None
         case "completed" if state.stop_reason in DONE:
             where = f", {landing_text(state)}" if state.arrival.landed else ""
-            return "completed", f"done{' and verified' if state.verified else ', not verified'}{where}", None
+            return "completed", f"{'done and verified' if state.verified else BY_WORD}{where}", None
         case "completed" | "suspended":
             return state.phase, f"{state.phase}: {meaning(state.stop_reason or '')}", None
         case _ if not alive:
@@ -229,7 +229,7 @@ def _under_way(state: LoopState) -> str:
     if state.stop is not None:
         return "stopping after this iteration" if state.stop.after_iteration else "stopping"
     if state.open is not None:
-        doing = "reviewing" if state.open.review else "running"
+        doing = "reviewing" if state.open.review else "asking what is left" if state.open.question else "running"
         return "pausing" if state.paused else doing
     return "running the checks" if state.claim_due else ""
 

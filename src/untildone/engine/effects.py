@@ -5,6 +5,7 @@ from untildone.core import events as ev
 from untildone.core.closing import progress_of
 from untildone.core.decide import Stop, Wait
 from untildone.core.events import Event
+from untildone.core.figures import count
 from untildone.core.limits import limit_of
 from untildone.core.prompt import TASKS_CAP
 from untildone.core.state import LoopState
@@ -111,10 +112,16 @@ def stop_events(state: LoopState, stop: Stop, now: float) -> list[Event]:
             ev.ContinuousLimitReached(limit_type=limit.field, limit_value=value, current_value=limit.used(state, now))
         )
     progress = progress_of(state, now)
+    detail = "; ".join(filter(None, (stop.detail, _unheard(state))))
     if stop.reason in DONE:
         written.append(
-            ev.ContinuousCompleted(stop_reason=stop.reason, detail=stop.detail, verified=state.verified, **progress)
+            ev.ContinuousCompleted(stop_reason=stop.reason, detail=detail, verified=state.verified, **progress)
         )
     else:
-        written.append(ev.ContinuousSuspended(stop_reason=stop.reason, detail=stop.detail, **progress))
+        written.append(ev.ContinuousSuspended(stop_reason=stop.reason, detail=detail, **progress))
     return written
+
+
+def _unheard(state: LoopState) -> str:
+    """What a human said and no prompt has carried: with a limit reached, or in the very moment of the stop."""
+    return f"{count(len(state.messages), 'message')} the agent has not heard" if state.messages else ""

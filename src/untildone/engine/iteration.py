@@ -31,7 +31,8 @@ INTERRUPT_GRACE = 10.0
 
 async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
     """Run one iteration and write down all that came of it."""
-    if order.retry == 0:
+    is_work = not order.question
+    if order.retry == 0 and is_work:
         await call_hook(journal, parts, "before_iteration", {"iteration_num": order.number})
         if journal.state.fatal is not None:
             return
@@ -48,7 +49,8 @@ async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
         why = f"iteration {order.number} was ended: {endless(journal.state)}"
         await journal.tell(ev.ContinuousWarning(message=why))
     await _close(journal, parts, before, ended)
-    await call_hook(journal, parts, "after_iteration", {"iteration_num": order.number})
+    if is_work:
+        await call_hook(journal, parts, "after_iteration", {"iteration_num": order.number})
 
 
 def intent(state: LoopState, order: Iterate, prompt: Prompt, before: TreeState, now: float) -> ev.IterationStarted:
@@ -58,13 +60,14 @@ def intent(state: LoopState, order: Iterate, prompt: Prompt, before: TreeState, 
         retry=order.retry,
         handoff=order.handoff,
         review=order.review,
+        question=order.question,
         model=order.instead,
         prompt_preview=prompt.preview,
         resume_session=order.session,
         tree=state.retry.tree if state.retry and order.retry else before.fingerprint,
         head=before.head,
         branch=before.branch,
-        messages_shown=0 if order.review else state.messages_received,
+        messages_shown=0 if order.review or order.question else state.messages_received,
         **progress_of(state, now),
     )
 
@@ -81,6 +84,7 @@ def agent_order(state: LoopState, order: Iterate, prompt: Prompt, rules_told: st
         fork=earlier.fork and order.session is not None and order.session == earlier.session,
         new_rules=earlier.session is not None and order.session is not None,
         budget_usd=None if limit is None else max(0.01, limit - state.spent_usd),
+        question=order.question,
         model=order.instead,
     )
 
@@ -170,11 +174,13 @@ async def _close(journal: Journal, parts: Parts, before: TreeState, ended: Ended
     change = _change(base, before, after)
     closed = closing(journal, parts, ended, change)
     tasks = tasks_event(journal.state, parts)
+    is_work = journal.state.open is not None and not journal.state.open.question
     await journal.record(*([tasks] if tasks else []), closed)
     if isinstance(closed, ev.IterationCompleted):
         # Uncommitted work of an iteration that was cut off is settled with the next one that ends well.
         left_over = bool(after.dirty) and journal.state.spec.commit
-        await _tell_claim(journal, closed)
+        if is_work:
+            await _tell_claim(journal, closed)
         if change.changed or left_over:
             await settle_done(journal, parts, before, closed)
     elif FAULTS[closed.error_type].remedy not in {Remedy.WAIT, Remedy.BACK_OFF} and after.dirty:
@@ -277,7 +283,7 @@ async def _tell_changes(journal: Journal, parts: Parts, number: int, settled: Se
 
 async def _tell_claim(journal: Journal, closed: ev.IterationCompleted) -> None:
     state, policy = journal.state, journal.state.policy
-    if says_done(closed.claim, strict=policy.strict_completion, indicator_threshold=policy.indicator_threshold):
+    if says_done(closed.claim, policy):
         needed = 1 if state.spec.checks else streak_needed(closed.claim.form, policy.completion_threshold)
         await journal.tell(
             ev.IterationCompletionSignal(

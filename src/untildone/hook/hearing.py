@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from untildone.core.claims import Report
+    from untildone.core.claims import Claim
     from untildone.core.loop_file import LoopFile
     from untildone.hook.answering import Call
 
@@ -31,8 +31,10 @@ def last_message(call: "Call") -> str:
 def claim_of(message: str, file: "LoopFile", *, autonomous: bool = False) -> "Said":
     """How a message says that everything is done: by a promise of this loop, by an exit signal or status, or not.
 
-    Where a promise was agreed on, nothing else says it; the controller has its signal.
+    Where a promise was agreed on, nothing else says it; the controller has its signal. A status in a loop of our own
+    layout may not say otherwise in the same message; the older layouts take the agent at its word.
     """
+    judged = file.layout == "untildone" and not autonomous
     if file.layout == "stravinsky" and any(promise.lower() in message.lower() for promise in file.promises):
         return "promise"
     takes_signal = autonomous or not file.promises
@@ -40,9 +42,9 @@ def claim_of(message: str, file: "LoopFile", *, autonomous: bool = False) -> "Sa
     is_named = any(signal in message for signal in signals)
     if not is_named and not (takes_signal and _may_report(message, "COMPLETE", "TRUE")):
         return ""
-    report = _report(message, file) if _has_block(message) else None
-    if report is not None:
-        if not _is_done(report):
+    reported = _reported(message, file, judged=judged) if _has_block(message) else None
+    if reported is not None:
+        if not _is_done(reported, judged=judged):
             return ""  # whatever else it says
         if takes_signal:
             return "signal"
@@ -54,8 +56,10 @@ def says_blocked(message: str, file: "LoopFile") -> bool:
     """Whether a message says that only a human can help."""
     if not _may_report(message, "BLOCKED"):
         return False
-    report = _report(message, file)
-    return report is not None and report.status == "BLOCKED" and not _is_done(report)
+    from untildone.core import claims
+
+    reported = _reported(message, file, judged=False)
+    return reported is not None and claims.says_blocked(reported)
 
 
 # --- the last words --------------------------------------------------------------------------------------------
@@ -110,11 +114,19 @@ def _may_report(message: str, *words: str) -> bool:
     return any(word in line.upper() for line in fields for word in words)
 
 
-def _report(message: str, file: "LoopFile") -> "Report | None":
+def _reported(message: str, file: "LoopFile", *, judged: bool) -> "Claim | None":
+    """The status in a message; None where there is none."""
     from untildone.core import claims
 
-    return claims.read_claim(message, None, signal="", prompt=file.body).report
+    claim = claims.read_claim(message, None, signal="", match=_match(judged=judged), prompt=file.body)
+    return claim if claim.report is not None else None
 
 
-def _is_done(report: "Report") -> bool:
-    return report.status == "COMPLETE" if report.exit_signal is None else report.exit_signal
+def _is_done(claim: "Claim", *, judged: bool) -> bool:
+    from untildone.core import claims
+
+    return claims.claims_done(claim) and not claims.objection(claim, match=_match(judged=judged))
+
+
+def _match(*, judged: bool) -> str:
+    return "line" if judged else "published"

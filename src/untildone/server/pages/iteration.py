@@ -93,7 +93,15 @@ def _prompts(told: Iterable[ev.Event]) -> list[dict[str, str]]:
 
 
 def _title(event: ev.IterationStarted) -> str:
-    what = "Review" if event.review else "Hand-off" if event.handoff else "How it begins"
+    what = (
+        "Review"
+        if event.review
+        else "Last question"
+        if event.question
+        else "Hand-off"
+        if event.handoff
+        else "How it begins"
+    )
     return f"{what}, try {event.retry + 1}" if event.retry else what
 
 

@@ -1,0 +1,187 @@
+"""Words that are no "done", and words that are: whole final messages, as agents write them."""
+
+import pytest
+
+from untildone.core.claims import Report, claims_done, objection, read_claim, says_blocked, says_done
+from untildone.core.policy import Policy
+
+SIGNAL = "CONTINUOUS_CLAUDE_PROJECT_COMPLETE"
+DONE = Report(status="COMPLETE", exit_signal=True, tests_status="PASSING")
+
+
+def block(**fields: str) -> str:
+    given = {"STATUS": "COMPLETE", "TESTS_STATUS": "PASSING", "EXIT_SIGNAL": "true", **fields}
+    lines = [f"{name}: {value}" for name, value in given.items()]
+    return "\n".join(("---LOOP_STATUS---", *lines, "---END_LOOP_STATUS---"))
+
+
+def counts(text: str, report: Report | None = None, policy: Policy | None = None) -> bool:
+    policy = policy or Policy()
+    claim = read_claim(text, report, signal=SIGNAL, match=policy.completion_match)
+    return says_done(claim, policy)
+
+
+REPORTS_THAT_SAY_OTHERWISE = [
+    Report(status="BLOCKED", exit_signal=True),
+    Report(status="COMPLETE", exit_signal=True, tests_status="FAILING"),
+    Report(status="COMPLETE", tests_status="FAILING"),
+    Report(status="COMPLETE", exit_signal=True, remaining=("the migration of the old rows",)),
+    Report(status="COMPLETE", exit_signal=True, questions=("Which of the two formats?",)),
+    Report(status="COMPLETE", exit_signal=True, recommendation="Next steps: add the tests for the parser"),
+    Report(status="COMPLETE", exit_signal=True, recommendation="TODO: error handling"),
+    Report(status="COMPLETE", exit_signal=True, recommendation="Remaining: the CLI"),
+    Report(status="COMPLETE", exit_signal=True, recommendation="implement the second endpoint"),
+    Report(status="COMPLETE", exit_signal=True, recommendation="Continue with the exporter."),
+    Report(status="COMPLETE", exit_signal=True, recommendation="The next iteration should wire up the login."),
+    Report(status="COMPLETE", exit_signal=True, recommendation="Should I use SQLite or PostgreSQL?"),
+    Report(status="COMPLETE", exit_signal=True, summary="Add the parser; the printer is still to be done"),
+    Report(status="COMPLETE", exit_signal=True, summary="Everything works except the export"),
+]
+
+
+@pytest.mark.parametrize("report", REPORTS_THAT_SAY_OTHERWISE)
+def test_a_report_that_says_otherwise_is_no_claim_whatever_its_exit_signal(report: Report) -> None:
+    claim = read_claim("Done.", report, signal=SIGNAL)
+    assert claims_done(claim)
+    assert objection(claim)
+    assert not says_done(claim, Policy())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"STATUS": "BLOCKED"},
+        {"TESTS_STATUS": "FAILING"},
+        {"REMAINING": "two endpoints"},
+        {"REMAINING": "1) the docs 2) the tests"},
+        {"QUESTIONS": "May I drop the table?"},
+        {"RECOMMENDATION": "next: write the tests"},
+        {"RECOMMENDATION": "finish the importer"},
+        {"SUMMARY": "most of it; 2 tests still fail"},
+    ],
+)
+def test_a_block_that_says_otherwise_is_no_claim(fields: dict[str, str]) -> None:
+    assert not counts(block(**fields))
+    assert not counts(f"All done!\n\n{block(**fields)}\n\n{SIGNAL}")
+
+
+PROSE_THAT_SAYS_OTHERWISE = [
+    "Two of the five endpoints work. The next iteration should add the others.",
+    "Everything is done except the migration.",
+    "All tests pass apart from test_export.",
+    "The parser is finished.\n\nRemaining:\n- the printer\n- the docs",
+    "## Next steps\n\n1. Add the error handling",
+    "**Still to do:** the printer",
+    "**TODO**: the printer",
+    "Open questions: which port?",
+    "Not done: the printer.",
+    "What's left: the printer",
+    "- [x] parser\n- [ ] printer",
+    "2 tests still fail.",
+    "The build is broken on Windows.",
+    "One step remains: the release notes.",
+    "3 tasks left.",
+    "The printer isn\u2019t implemented.",
+    "The login has not been tested.",
+    "There is more to do in the exporter.",
+    "I'll finish the docs tomorrow.",
+    "I will add the docs in the next iteration.",
+    "I could not fix the flaky test.",
+    "It is almost done.",
+    "The work is 90% complete.",
+    "The exporter still needs a test.",
+    "I left a TODO in the exporter.",
+    "Not yet, but soon.",
+    "Which of the two databases should I use?",
+    "The table is dropped by this. Please confirm.",
+]
+
+
+@pytest.mark.parametrize("prose", PROSE_THAT_SAYS_OTHERWISE)
+def test_what_remains_beside_a_claim_takes_it_back_wherever_it_stands(prose: str) -> None:
+    assert not counts(f"{prose}\n\n{SIGNAL}")
+    assert not counts(f"{prose}\n\n{block()}")
+    assert not counts(prose, DONE)
+    if "?" not in prose and "confirm" not in prose:  # a question is one if it comes last
+        assert not counts(f"{SIGNAL}\n\n{prose}")
+
+
+HONEST = [
+    "All five endpoints work and are tested.",
+    "Nothing is left to do.",
+    "No remaining work. All 14 tests pass.",
+    "Remaining: none",
+    "**Remaining work:** nothing.",
+    "Next steps: none.",
+    "## Next steps\n\nYou may want to review and merge the branch.",
+    "Next: review and merge.",
+    "The last remaining test passes now, too.",
+    "I fixed the failing test; the suite is green.",
+    "The 3 tests that were failing before pass now.",
+    "The new test fails without the fix and passes with it.",
+    "The old parser was not working because it dropped the last byte; it is kept now.",
+    "The file did not exist yet, so I created it.",
+    "0 tests fail.",
+    "No test is failing.",
+    "I built the todo app: items can be added, ticked and removed.",
+    "- [x] parser\n- [x] printer",
+    "The label is left aligned, as asked.",
+    "I left the public API as it is.",
+    "If a test fails, the hook prints its name.",
+    "Everything you asked for is in place. Let me know if you want anything changed.",
+    "Why did it fail? The path was wrong. It is right now.",
+    "> 2 tests still fail\n\nThat was the bug report; it is fixed.",
+    "```\nTODO: nothing of this is said\n2 tests still fail\n```\nIt printed that before the fix. Now it is green.",
+    "Questions were not necessary; I noted two assumptions.",
+    "The function handles every input except None, which raises TypeError as the goal demands.",
+]
+
+
+@pytest.mark.parametrize("prose", HONEST)
+def test_an_honest_claim_counts_in_every_form(prose: str) -> None:
+    assert counts(f"{prose}\n\n{SIGNAL}")
+    assert counts(f"{prose}\n\n{block()}")
+    assert counts(prose, DONE)
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"remaining": [], "questions": []},
+        {"remaining": ["none"], "questions": ["None."]},
+        {"remaining": "nothing left to do", "recommendation": "Nothing more."},
+        {"remaining": ["n/a"], "recommendation": "Review and merge."},
+        {"recommendation": "Consider a cache if the table grows.", "tests_status": "NOT_RUN"},
+        {"recommendation": "Complete."},
+        {"summary": "Finish the job"},
+        {"summary": "Implement the parser and fix the remaining test"},
+        {"assumptions": ["Results stay floats"]},
+    ],
+)
+def test_an_honest_report_counts(report: dict[str, object]) -> None:
+    from untildone.core.claims import report_from
+
+    assert counts("Done.", report_from({"status": "COMPLETE", "exit_signal": True, **report}))
+
+
+DECORATED = [
+    f"{SIGNAL}.", f"{SIGNAL}!", f"**{SIGNAL}**", f"**{SIGNAL}.**", f"- {SIGNAL}", f"* {SIGNAL}", f"1. {SIGNAL}",
+    f"# {SIGNAL}", f"### **{SIGNAL}**", f"✅ {SIGNAL}", f"🎉 **{SIGNAL}** 🎉", f"`{SIGNAL}`", f"_{SIGNAL}_",
+    f"<promise>{SIGNAL}</promise>", f"=> {SIGNAL}".replace("=>", "→"), f"    {SIGNAL}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("said", DECORATED)
+def test_a_phrase_on_its_own_line_counts_with_whatever_sets_it_off(said: str) -> None:
+    assert counts(f"All five endpoints work and are tested.\n\n{said}")
+    assert counts(f"{said}\n\nAll five endpoints work and are tested.")
+
+
+@pytest.mark.parametrize("match", ["published", "substring", "substring_any_case"])
+def test_older_systems_take_the_agent_at_its_word_but_not_when_it_is_blocked(match: str) -> None:
+    policy = Policy(completion_match=match)  # type: ignore[arg-type]
+    for report in REPORTS_THAT_SAY_OTHERWISE:
+        assert counts("Done.", report, policy) is (report.status != "BLOCKED")
+    for prose in PROSE_THAT_SAYS_OTHERWISE:
+        assert counts(f"{prose}\n\n{SIGNAL}", policy=policy)
+    assert says_blocked(read_claim("", Report(status="BLOCKED", exit_signal=True), signal=SIGNAL, match=match))
