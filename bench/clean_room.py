@@ -10,7 +10,7 @@ from pathlib import Path
 from result import Figure, Result, ratio
 from stopwatch import seconds_of
 from untildone.core.policy import RunSpec
-from untildone.git.rooms import WorktreeRooms
+from untildone.git.rooms import CommitRooms
 from untildone.git.workspace import open_workspace
 
 GATE = 3.0
@@ -63,7 +63,7 @@ def _plain(repo: Path, place: Path) -> float:
     return took
 
 
-async def _room(rooms: WorktreeRooms, root: Path) -> tuple[float, float]:
+async def _room(rooms: CommitRooms, root: Path) -> tuple[float, float]:
     began = time.perf_counter()
     async with rooms.open("HEAD"):
         pass
