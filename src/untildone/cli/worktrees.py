@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -22,7 +21,6 @@ from untildone.errors import UsageError
 from untildone.git.repository import Repository
 from untildone.git.worktree_fate import Fate
 from untildone.git.worktrees import reclaimable, remove
-from untildone.store.leftovers import ROOMS
 
 T = TypeVar("T")
 _BRANCH = 60

@@ -94,7 +94,7 @@ async def places(repository: Repository) -> list[Path]:
     named = [Path(os.fsdecode(entry)) for entry in re.findall(rb"(?:^|(?<=\0))worktree ([^\0]+)", answer.out)]
     # A bare repository, and that of a submodule, are listed by their git folder.
     inside = common_folder(repository.git_dir)
-    others = [place for place in named if os.path.isdir(place) and not place.is_relative_to(inside)]
+    others = [place for place in named if place.is_dir() and not place.is_relative_to(inside)]
     return list(dict.fromkeys([repository.top, *others]))
 
 

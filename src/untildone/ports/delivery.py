@@ -85,8 +85,8 @@ class Enclosure(Protocol):
         """
         ...
 
-    def borrowed(self, checkout: Checkout) -> tuple[str, ...]:
-        """Folders of the tree, on the PATH or the active environment, that the commit does not have: they are lent."""
+    def borrowed(self, checkout: Checkout) -> tuple[Bind, ...]:
+        """Folders of the user's trees, on the PATH or the active environment, where the checkout has nothing."""
         ...
 
 
