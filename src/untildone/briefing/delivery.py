@@ -18,14 +18,16 @@ _ITEMS = 20
 _REVIEWS = 5
 
 
-def where_checked(room: Room) -> str:
+def where_checked(room: Room, weaker: str) -> str:
     """Said in every report that has a verdict in it."""
+    if weaker and room == "clean":
+        return f"They ran in a fresh checkout of that commit. **Proof: weaker**, because {span(weaker, 2_000)}."
     if room == "tree":
         return (
-            "They ran **in the agent's own tree, which is weaker evidence**: files that no commit holds may be why "
+            "**Proof: weaker**, because they ran in the agent's own tree: files that no commit holds may be why "
             "they passed."
         )
-    return "They ran in a fresh checkout of that commit, not in the agent's tree."
+    return "They ran in a fresh checkout of that commit, at the path of the agent's tree, which they could not see."
 
 
 def check_remarks(checks: Iterable[CheckResult], flaky: Sequence[str]) -> list[str]:

@@ -174,7 +174,7 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
     )
     lines += ["", "| check | result | exit | seconds | sha256 of its output |", "|---|---|---|---|---|"]
     lines += [_check_row(check) for check in last.checks]
-    lines += ["", where_checked(last.room)]
+    lines += ["", where_checked(last.room, last.weaker)]
     lines += [*check_remarks(last.checks, state.flaky), *baseline_lines(found.baseline)]
     if told := fail_to_pass_text(state):
         lines += ["", f"New tests on old code (--fail-to-pass): {told}."]

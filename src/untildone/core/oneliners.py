@@ -75,9 +75,12 @@ def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
     if view.last_commit:
         took.append(f"{count(view.commits, 'commit')} (last {short_commit(view.last_commit)})")
     unproven = f"not verified: {view.unproven}" if view.unproven else ""
+    weaker = f"proof: {view.weaker}" if view.weaker else ""
     logs = [
         f"{one_line(name, _NAME)} failed when it was last run: all it printed is in {log}"
         for name, log in view.red[:_LOGS]
         if log
     ]
-    return [one_line(line) for line in (unproven, *logs, " · ".join(took), view.advice if advice else "") if line]
+    return [
+        one_line(line) for line in (unproven, weaker, *logs, " · ".join(took), view.advice if advice else "") if line
+    ]

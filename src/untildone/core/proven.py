@@ -122,6 +122,7 @@ def _red(checks: tuple[ev.CheckResult, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def _remember(state: LoopState, commit: str | None, checks: tuple[ev.CheckResult, ...]) -> LoopState:
+    state = replace(state, weaker=next((check.weaker for check in checks if check.weaker), ""))
     if commit is None:
         return state
     # Conditions, what could not be run, and a tree that nobody committed may change while the commit does not.

@@ -211,6 +211,8 @@ class LoopState:
     """What failed when the loop last looked: the check, and the file with all it printed if that may be told."""
     flaky: tuple[str, ...] = ()
     """Checks that gave both verdicts on one commit."""
+    weaker: str = ""
+    """Why the newest checks prove less than they could; "" when only the commit could be seen."""
     findings: tuple[Finding, ...] = ()
     """What the guard saw last."""
     examined: str | None = None

@@ -13,7 +13,7 @@ from untildone.core.limits import LIMITS, Limit
 from untildone.core.meddling import told_of
 from untildone.core.printable import one_line
 from untildone.core.spending import Sums, lane_name, lanes, lost_to_retries, paid_by, total
-from untildone.core.standing import delivery_json, landing_text, standing, unproven
+from untildone.core.standing import delivery_json, landing_text, standing, unproven, weaker_text
 from untildone.core.state import LoopState, Spend
 from untildone.core.stopping import DONE, Reason, exit_code, meaning
 
@@ -104,6 +104,7 @@ class RunView:
     """What the loop's own checks said last."""
     verified: bool
     unproven: str
+    weaker: str
     """Why nothing is verified although there is work, once a run has stopped without being done."""
     red: tuple[tuple[str, str], ...]
     """The checks that failed when the loop last looked, each with the file of all it printed."""
@@ -166,6 +167,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         report=state.last_report,
         verdict=_verdict(state),
         verified=state.verified,
+        weaker=one_line(weaker_text(state.weaker), _GOAL_WIDTH),
         unproven=one_line(unproven(state), _GOAL_WIDTH) if reason and reason not in DONE else "",
         red=() if reason in DONE else state.red,
         standing=tuple(standing(state)),

@@ -40,6 +40,8 @@ class IterationValidation(Event):
     """Where the checks ran; `tree` is the weaker evidence."""
     findings: tuple[Finding, ...] = ()
     """What the guard saw in the changes of this run; the blocking ones were not waived."""
+    weaker: str = ""
+    """Why the checks prove less than they could; "" when only the commit could be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

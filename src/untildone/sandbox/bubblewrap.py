@@ -17,7 +17,7 @@ from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
 from untildone.errors import WorkspaceError
 from untildone.ports.delivery import Bind, Checkout, Enter
-from untildone.sandbox.toolchains import Surroundings, lent_from_trees, toolchains
+from untildone.sandbox.toolchains import Surroundings, lent_from_trees, linked_from, toolchains
 
 INSTALL = "install bubblewrap (`sudo apt-get install bubblewrap`)"
 
@@ -150,7 +150,9 @@ class Bubblewrap:
         mounts = {place: Mount(place=str(place), kind="empty") for place in hidden}
         mounts |= {place: Mount(place=str(place), kind="write", source=str(made)) for place, made in fresh.items()}
         mounts[seen_home] = Mount(place=str(seen_home), kind="write", source=f"{checkout.around}/home")
-        for place in toolchains(self._env, programs, around):
+        # The programs of an environment that is lent are links to those of a toolchain.
+        reached = [str(target) for bind in lent for target in linked_from(Path(bind.source))]
+        for place in toolchains(self._env, [*programs, *reached], around):
             mounts[place] = Mount(place=str(place), kind="read", source=str(place))
         for tree in trees:
             if _is_free(tree, trees, Path(checkout.top)):

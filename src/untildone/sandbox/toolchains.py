@@ -71,7 +71,7 @@ def toolchains(env: Mapping[str, str], programs: Iterable[str], around: Surround
         if around.is_in_a_tree(place) or around.is_in_a_tree(real) or around.is_private(place):
             continue
         found[place] = None
-        for target in _linked_from(real):
+        for target in linked_from(real):
             waiting += _of_program(target, around)
     return [place for place in found if not any(place.is_relative_to(other) for other in found if other != place)]
 
@@ -115,7 +115,7 @@ def _of_program(program: Path, around: Surroundings) -> list[Path]:
     return [program if around.is_too_much(program.parent) else program.parent]
 
 
-def _linked_from(place: Path) -> Iterator[Path]:
+def linked_from(place: Path) -> Iterator[Path]:
     """Where the links among the programs of a toolchain lead, each step of the way."""
     for folder in (place, *(place / name for name in BINS)):
         if folder.name not in BINS:
