@@ -27,7 +27,7 @@ def where_checked(room: Room, weaker: str) -> str:
             "**Proof: weaker**, because they ran in the agent's own tree: files that no commit holds may be why "
             "they passed."
         )
-    return "They ran in a fresh checkout of that commit, at the path of the agent's tree, which they could not see."
+    return "They ran in a fresh checkout of that commit, not in the agent's tree."
 
 
 def check_remarks(checks: Iterable[CheckResult], flaky: Sequence[str]) -> list[str]:
