@@ -258,8 +258,6 @@ def _sealing(spec: RunSpec, around: Surroundings, end_leftovers: Callable[[], in
     from untildone.witness.examiner import Sealing
 
     contract, probe = spec.contract, can_enclose()
-    if contract.proof == "strict" and contract.room == "tree":
-        raise ConfigError("--proof strict needs a fresh checkout: leave out --check-in tree")
     if contract.proof == "strict" and probe.trouble:
         raise ConfigError(f"--proof strict is not possible here: {probe.trouble}; {INSTALL}, or leave it out")
     if probe.trouble:
