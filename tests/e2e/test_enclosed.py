@@ -65,6 +65,27 @@ def test_uncommitted_work_is_not_seen_and_what_lands_is_what_was_checked(tmp_pat
         assert started == [False, True], "the agent itself went on"
 
 
+def test_without_bubblewrap_every_report_says_that_the_proof_is_weaker_and_a_strict_one_is_refused(
+    tmp_path: Path,
+) -> None:
+    without = ("bwrap", "--dev-bind", "/", "/", "--ro-bind", "/dev/null", "/usr/bin/bwrap", "--", sys.executable, "-m")
+    args = ("untildone", "run", "x", "-m", "1", "--check", "test -f b.txt", "--allowed-tools", "Bash", "--name", "it")
+    with staged(tmp_path, Scenario(name="it", iterations=(acts("touch b.txt"),))) as stage:
+
+        def run(*more: str) -> subprocess.CompletedProcess[str]:
+            argv = [*without, *args, *more]
+            return subprocess.run(argv, cwd=stage.repo, env=stage.env, capture_output=True, text=True, check=False)
+
+        refused = run("--proof", "strict")
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+        assert "--proof strict is not possible here: bubblewrap is not installed; install bubblewrap" in refused.stderr
+        done = run()
+        assert done.returncode == 0, done.stderr
+        assert "\nproof: weaker, because bubblewrap is not installed\n" in done.stdout
+        assert "**Proof: weaker**, because `bubblewrap is not installed`" in stage.here("brief", "it").stdout
+        assert "weaker, because bubblewrap is not installed" in stage.here("status", "it").stdout
+
+
 def test_a_strict_proof_is_refused_where_checks_run_in_the_tree(tmp_path: Path) -> None:
     with staged(tmp_path, Scenario(name="it", iterations=())) as stage:
         done = stage.here("run", "x", "-m", "1", "--check", "true", "--proof", "strict", "--check-in", "tree")
