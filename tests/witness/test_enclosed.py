@@ -132,6 +132,12 @@ async def test_a_program_that_is_replaced_during_the_run_is_told(stage: Stage, m
     examiner, subject = await stage.examiner(**contract), Subject(commit=stage.git("rev-parse", "HEAD"), room="clean")
     await examiner.examine(subject, contract["checks"])
     assert await examiner.lent_changes() == []
+    monkeypatch.setenv(
+        "PATH", f"{executable(stage.tmp / 'home' / 'first' / 'mytest', 'exit 0').parent}:{tool.parent}:/bin"
+    )
+    assert await examiner.lent_changes() == ["mytest"], "another one comes first"
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+    assert await examiner.lent_changes() == []
     executable(tool, "exit 0")
     first, second = await (await stage.examiner(**contract)).examine(subject, contract["checks"])
     assert first.notes == ("a program is not what it was when the run began: mytest",)

@@ -15,7 +15,7 @@ def made(tmp_path: Path) -> Lent:
         place = tmp_path / "tree" / "deps" / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("exit 1\n")
-    lent = Lent(tmp_path / "tree", ("deps",), {}, tmp_path / "logs" / "shared.json")
+    lent = Lent(tmp_path / "tree", ("deps",), (), tmp_path / "logs" / "shared.json")
     lent.remember()
     return lent
 

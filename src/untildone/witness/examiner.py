@@ -84,9 +84,10 @@ class Examiner:
         self._cwd = Path(cwd)
         self._logs = LogFolder(logs)
         self._sealing = sealing
-        self._programs = _programs(contract)
+        self._commands = [contract.setup or "", *(check.command for check in contract.checks)]
         # Of a hidden check not even the program is told.
-        told = _programs(replace(contract, checks=tuple(check for check in contract.checks if not check.hidden)))
+        hidden = {check.command for check in contract.checks if check.hidden}
+        told = [command for command in self._commands if command and command not in hidden]
         folders = list(dict.fromkeys((*contract.share, *watched(os.environ, self._cwd))))
         self._lent = Lent(self._cwd, folders, told, logs / "shared.json")
 
@@ -105,7 +106,7 @@ class Examiner:
             progress(f"ended {count(ended, 'process', 'processes')} that the agent left running")
         with suppress(OSError):  # a full disk must not change a verdict
             await asyncio.to_thread(self._lent.remember)
-        replaced = set(await self.lent_changes()) & self._programs.keys()
+        replaced = set(await self.lent_changes())
         examination = _Examination(self._contract, subject, self._logs, progress, self._keeping, replaced=replaced)
         try:
             async with self._place(subject, examination) as place:
@@ -165,7 +166,8 @@ class Examiner:
             shares = ", ".join(self._contract.share)
             notes = (*([f"shared with the tree, writable: {shares}"] if shares else []), *checkout.notes)
             return _Place(folder, folder, notes=notes, weaker=self._weaker(checkout))
-        programs = [path for path in self._programs.values() if path]
+        named = [named_programs(command, os.environ).values() for command in self._commands]
+        programs = [path for paths in named for path in paths if path]
         enter = await asyncio.to_thread(enclosure.enter, checkout, lent=lent, programs=programs)
         names = ", ".join(_below(bind.place, tree) for bind in lent)
         told = [f"shared with the tree, read-only: {names}"] if lent else []
@@ -285,14 +287,6 @@ class _Examination:
             commit = self._subject.commit if self._subject.room == "clean" else None
             self._begun[check.name] = self._logs.begin(commit, check.name)
         return self._begun[check.name]
-
-
-def _programs(contract: Contract) -> dict[str, str | None]:
-    """The programs that the setup and the checks name, and where they are."""
-    found = named_programs(contract.setup or "", os.environ)
-    for check in contract.checks:
-        found |= named_programs(check.command, os.environ)
-    return found
 
 
 def _below(place: str, tree: Path) -> str:

@@ -27,16 +27,16 @@ _MOST_BYTES = 1 << 20
 class Lent:
     """What was lent, remembered in a file for as long as the run lasts."""
 
-    def __init__(self, tree: Path, folders: Sequence[str], programs: Mapping[str, str | None], memory: Path) -> None:
-        """`programs`: where each is that checks name. `memory` is written at the first look, before any work."""
+    def __init__(self, tree: Path, folders: Sequence[str], commands: Sequence[str], memory: Path) -> None:
+        """`commands`: the programs that they name are looked at, too. `memory` is written at the first look."""
         self._tree = tree
         self._folders = folders
-        self._programs = programs
+        self._commands = commands
         self._memory = memory
 
     def remember(self) -> None:
         """Note what is there, unless that was done before."""
-        if (self._folders or self._programs) and not self._memory.is_file():
+        if (self._folders or self._commands) and not self._memory.is_file():
             self._memory.parent.mkdir(parents=True, exist_ok=True)
             self._memory.write_text(json.dumps(self._look()))
 
@@ -51,7 +51,8 @@ class Lent:
 
     def _look(self) -> dict[str, str]:
         """For all that lies directly in a folder, or is a program of it, what its state comes to."""
-        sums = {name: _program_state(path) for name, path in self._programs.items()}
+        named = [entry for command in self._commands for entry in named_programs(command, os.environ).items()]
+        sums = {name: _program_state(path) for name, path in named}
         seen = 0
         for folder in self._folders:
             for at, below, names in os.walk(self._tree / folder):
