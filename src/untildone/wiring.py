@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from untildone.ports.delivery import Forge
     from untildone.uplink.serving import Line
     from untildone.uplink.settings import UplinkSettings
+    from untildone.witness.examiner import Sealing
 
 STORE_FILE = "untildone.db"
 KEEP_DAYS = 90
@@ -234,6 +235,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
             cwd=spec.cwd,
             logs=around.state_dir / "logs" / run_id,
             keeping=Keeping(env=marks, behind=guard, withheld=withheld, masked=logins(spec, around.env)),
+            sealing=_sealing(spec, around, partial(spawner.end_leftovers, run_id)),
         ),
         lander=lander,
         forge=await _forge(spec, around, lander.remote_address),
@@ -248,6 +250,22 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
         jitter=random.random,
         tasks_left=_tasks_left(spec),
     )
+
+
+def _sealing(spec: RunSpec, around: Surroundings, end_leftovers: Callable[[], int]) -> "Sealing":
+    """Where checks see only the commit, if that can be had here. ConfigError when it must be and cannot."""
+    from untildone.sandbox.bubblewrap import INSTALL, Bubblewrap, can_enclose
+    from untildone.witness.examiner import Sealing
+
+    contract, probe = spec.contract, can_enclose()
+    if contract.proof == "strict" and probe.trouble:
+        raise ConfigError(f"--proof strict is not possible here: {probe.trouble}; {INSTALL}, or leave it out")
+    if probe.trouble:
+        return Sealing(weaker=probe.trouble, end_agents_leftovers=end_leftovers)
+    # The commands of the contract get this process's environment.
+    own = (around.state_dir, config.own_dir(os.environ))
+    enclosure = Bubblewrap(probe, env=os.environ, own=own, network=contract.proof != "strict")
+    return Sealing(enclosure=enclosure, end_agents_leftovers=end_leftovers)
 
 
 def _tasks_left(spec: RunSpec) -> Callable[[], str]:

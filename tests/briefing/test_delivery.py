@@ -52,7 +52,10 @@ def test_what_was_asked_of_new_tests_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("room", "said"),
-    [("clean", "fresh checkout of that commit"), ("tree", "**in the agent's own tree, which is weaker")],
+    [
+        ("clean", "fresh checkout of that commit"),
+        ("tree", "**Proof: weaker**, because they ran in the agent's own tree"),
+    ],
 )
 def test_where_the_checks_ran_is_always_said(room: str, said: str) -> None:
     evidence = section(told(*WORK, validation(1, passed=True, room=room), checks=("pytest -q",)), "Evidence")

@@ -21,7 +21,10 @@ def line(event: Event) -> str | None:
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        (validation(2, passed=True, room="tree"), "checks passed at c0ffee00 (in the agent's tree: weaker): pytest -q"),
+        (
+            validation(2, passed=True, room="tree"),
+            "checks passed at c0ffee00 (proof: weaker, because the checks ran in the agent's own tree): pytest -q",
+        ),
         (validation(2, passed=True, checks=(check(passed=True, flaky=True),)),
          "checks passed at c0ffee00: pytest -q; flaky: pytest -q"),
         (validation(2, passed=True, findings=(EDITED,)),

@@ -245,6 +245,22 @@ async def test_sweep_ends_the_orphans_of_this_run_and_spares_others(token: str, 
     assert living(other) == []
 
 
+@pytest.mark.parametrize(("how", "stays"), [("(setsid sleep {} &);", True), ("setsid sleep {} &", False)])
+async def test_leftovers_end_and_a_program_stays_unless_it_waits_for_one(
+    tmp_path: Path, token: str, how: str, *, stays: bool
+) -> None:
+    spawner, env = HostSpawner(), {**ENV, "UNTILDONE_RUN": token}
+    script = f"sleep {token}0 & {how.format(f'{token}1')} exec sleep {token}2"
+    process = await spawner.spawn(["sh", "-c", script], cwd=str(tmp_path), env=env)
+    try:
+        assert await eventually(lambda: len(living(token)) == 3)
+        assert spawner.end_leftovers(token) == (1 if stays else 4)  # the guard, too
+        assert len(living(token)) == (2 if stays else 0)
+        assert living(f"{token}1") == []
+    finally:
+        await process.end(grace=0.2)
+
+
 def test_sweep_spares_itself_and_its_ancestors(token: str) -> None:
     script = "from untildone.sandbox.host import HostSpawner; print(HostSpawner().sweep('nested'))"
     shell = ["sh", "-c", f'"{sys.executable}" -c "{script}"; echo alive']

@@ -3,9 +3,11 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from untildone.core.contract import Contract
 from untildone.core.verdict import lent_findings
-from untildone.witness.lent import Lent
+from untildone.witness.lent import Lent, named_programs
 
 
 def made(tmp_path: Path) -> Lent:
@@ -13,7 +15,7 @@ def made(tmp_path: Path) -> Lent:
         place = tmp_path / "tree" / "deps" / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("exit 1\n")
-    lent = Lent(tmp_path / "tree", ("deps",), tmp_path / "logs" / "shared.json")
+    lent = Lent(tmp_path / "tree", ("deps",), (), tmp_path / "logs" / "shared.json")
     lent.remember()
     return lent
 
@@ -43,6 +45,25 @@ def test_what_is_changed_new_or_gone_is_told_by_its_package(tmp_path: Path) -> N
     (deps / "other/c.js").unlink()
     (deps / "new.js").symlink_to("lib/a.js")
     assert lent.changed() == ["deps/lib", "deps/new.js", "deps/other"]
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("mytest -q", ["mytest"]),
+        ("cd sub && A=1 mytest -q | tee out; ! sh x", ["cd", "mytest", "sh", "tee"]),
+        ("if sh a; then (mytest); fi", ["fi", "mytest", "sh"]),
+        ("./run.sh && scripts/x", []),
+        ("/bin/sh x || env B=2 mytest 'a;b'", ["/bin/sh", "mytest"]),
+        ("mytest 'unended", ["mytest"]),
+    ],
+)
+def test_the_programs_of_a_command(tmp_path: Path, command: str, names: list[str]) -> None:
+    program = tmp_path / "mytest"
+    program.touch(mode=0o755)
+    found = named_programs(command, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert sorted(found) == names
+    assert found.get("mytest") in {str(program), None}
 
 
 def test_it_blocks_under_a_strict_guard_unless_it_is_waived() -> None:

@@ -18,11 +18,13 @@ _ITEMS = 20
 _REVIEWS = 5
 
 
-def where_checked(room: Room) -> str:
+def where_checked(room: Room, weaker: str) -> str:
     """Said in every report that has a verdict in it."""
+    if weaker and room == "clean":
+        return f"They ran in a fresh checkout of that commit. **Proof: weaker**, because {span(weaker, 2_000)}."
     if room == "tree":
         return (
-            "They ran **in the agent's own tree, which is weaker evidence**: files that no commit holds may be why "
+            "**Proof: weaker**, because they ran in the agent's own tree: files that no commit holds may be why "
             "they passed."
         )
     return "They ran in a fresh checkout of that commit, not in the agent's tree."

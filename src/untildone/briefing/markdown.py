@@ -175,7 +175,7 @@ def _evidence(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | N
     )
     lines += ["", "| check | result | exit | seconds | sha256 of its output |", "|---|---|---|---|---|"]
     lines += [_check_row(check) for check in last.checks]
-    lines += ["", where_checked(last.room)]
+    lines += ["", where_checked(last.room, last.weaker)]
     lines += ["", f"Look by look: {view.progress}."] if view.progress else []
     lines += [*check_remarks(last.checks, state.flaky), *baseline_lines(found.baseline, state.spec.contract)]
     if told := fail_to_pass_text(state):

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -22,7 +21,6 @@ from untildone.errors import UsageError
 from untildone.git.repository import Repository
 from untildone.git.worktree_fate import Fate
 from untildone.git.worktrees import reclaimable, remove
-from untildone.store.leftovers import ROOMS
 
 T = TypeVar("T")
 _BRANCH = 60
@@ -76,7 +74,7 @@ def reclaim(store: str | None, cwd: str | None, *, yes: bool, as_json: bool) -> 
 
     async def look(repository: Repository, live: Sequence[str]) -> list[Fate]:
         fates = await reclaimable(repository, live=live)
-        return [fate for fate in fates if not fate.tree.main and not _is_room(fate, store)]
+        return [fate for fate in fates if not fate.tree.main]
 
     async def sweep(repository: Repository, live: Sequence[str]) -> list[Fate]:
         return [await remove(repository, fate.tree.path, live=live) for fate in fates if fate.reclaimable]
@@ -101,7 +99,7 @@ def listing(store: str | None, cwd: str | None, *, as_json: bool) -> str:
     async def look(repository: Repository, live: Sequence[str]) -> list[Fate]:
         return await reclaimable(repository, live=live)
 
-    fates = [fate for fate in _with_repository(store, cwd, look) if not _is_room(fate, store)]
+    fates = _with_repository(store, cwd, look)
     if as_json:
         return json.dumps([_fate_json(fate) for fate in fates])
     return aligned([("FOLDER", "BRANCH", "RUN", "SIZE", "STATE"), *map(_row, fates)])
@@ -130,11 +128,6 @@ def _with_repository(
         return await work(repository, live)
 
     return asyncio.run(ask())
-
-
-def _is_room(fate: Fate, store: str | None) -> bool:
-    """Whether it is there for a check only, and gone in a moment."""
-    return fate.tree.path.is_relative_to(os.path.realpath(store_of(store) / ROOMS))
 
 
 def _row(fate: Fate) -> tuple[str, ...]:

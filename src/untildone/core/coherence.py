@@ -78,6 +78,10 @@ def _contradictions(spec: RunSpec) -> list[tuple[bool, str]]:
             "--fail-to-pass-check says how new tests are run for --fail-to-pass: give that, too",
         ),
         (
+            contract.proof == "strict" and contract.room == "tree",
+            "--proof strict needs a fresh checkout: leave out --check-in tree",
+        ),
+        (
             spec.branch_per == "iteration" and not spec.branch,
             "--branch-per iteration and --disable-branches contradict each other: give one of them",
         ),

@@ -45,6 +45,8 @@ class Contract:
     """Seconds a check may take."""
     room: Room = "clean"
     """Where checks run: in a fresh checkout of the commit, or in the agent's tree (weaker; every report says so)."""
+    proof: Literal["normal", "strict"] = "normal"
+    """What checks may reach: `strict` cuts the network, and refuses to start where checks cannot be enclosed."""
     setup: str | None = None
     """Command that prepares a fresh checkout before the checks, such as `npm ci`."""
     setup_timeout: float = 900.0
@@ -71,7 +73,8 @@ class Contract:
     def identity(self, name: str, command: str) -> str:
         """A key for verdicts that can be compared: the same check, prepared in the same way."""
         folder = next((check.folder for check in self.checks if check.name == name), "")
-        said = repr((name, command, folder, self.room, self.setup, self.share))
+        how = (name, command, folder, self.room, self.setup, self.share)
+        said = repr(how if self.proof == "normal" else (*how, self.proof))
         return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:16]
 
 

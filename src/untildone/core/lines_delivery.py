@@ -12,6 +12,7 @@ from untildone.core.not_landed import for_people
 from untildone.core.outcome import CheckResult
 from untildone.core.printable import one_line
 from untildone.core.reviewing import ReviewVerdict
+from untildone.core.standing import weaker_text
 from untildone.core.verdict import how_it_failed
 
 _DETAIL = 200
@@ -32,16 +33,19 @@ def its_command(check: CheckResult) -> str:
     return "" if check.hidden or check.command == check.name else check.command
 
 
-def room_note(room: str) -> str:
-    """Said wherever a verdict is shown: what was seen in the agent's tree is weaker evidence."""
-    return " (in the agent's tree: weaker)" if room == "tree" else ""
+def room_note(room: str, weaker: str) -> str:
+    """Said wherever a verdict is shown: what proves less than it could, and why."""
+    weaker = weaker or ("the checks ran in the agent's own tree" if room == "tree" else "")
+    return f" (proof: {weaker_text(weaker)})" if weaker else ""
 
 
 def validation_line(event: ev.IterationValidation, _: float) -> str:
     """Whether the work holds, where that was seen, and what does not hold."""
     if not event.claimed:
         return _glance_line(event)
-    at = (f" at {_commit(event.commit)}" if event.commit else "") + (room_note(event.room) if event.checks else "")
+    at = (f" at {_commit(event.commit)}" if event.commit else "") + (
+        room_note(event.room, event.weaker) if event.checks else ""
+    )
     if event.passed:
         if not event.checks:
             return f"guard: nothing stands in the way{at}{_reported(event)}"
@@ -88,7 +92,8 @@ def _baseline(event: ev.BaselineTaken, _: float) -> str:
         return one_line(f"the checks prove nothing here: {event.refused}", 8 * _DETAIL)
     red = [shown_check(check) for check in event.checks if not check.passed]
     passed = sum(check.passed for check in event.checks)
-    said = f"before any work: {count(passed, 'check')} passed, {len(red)} failed{room_note(event.room)}"
+    weaker = next((check.weaker for check in event.checks if check.weaker), "")
+    said = f"before any work: {count(passed, 'check')} passed, {len(red)} failed{room_note(event.room, weaker)}"
     return one_line(said + (f": {'; '.join(red)}" if red else ""), 2 * _DETAIL)
 
 

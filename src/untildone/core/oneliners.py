@@ -77,7 +77,16 @@ def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
     unproven = f"not verified: {view.unproven}" if view.unproven else ""
     unheard = [f"this message did not reach the agent: “{message}”" for message in view.unheard]
     progress = f"progress: {view.progress}" if view.progress else ""
-    lines = (unproven, *_failed_checks(view), progress, *unheard, " · ".join(took), view.advice if advice else "")
+    weaker = f"proof: {view.weaker}" if view.weaker else ""
+    lines = (
+        unproven,
+        weaker,
+        *_failed_checks(view),
+        progress,
+        *unheard,
+        " · ".join(took),
+        view.advice if advice else "",
+    )
     return [one_line(line) for line in lines if line]
 
 

@@ -157,3 +157,5 @@ class CheckResult:
     """None: not known, or not all tests were come to."""
     notes: tuple[str, ...] = ()
     """What to know about the place it ran in: folders it could write to that are not its own, files not to be had."""
+    weaker: str = ""
+    """Why it proves less than it could: it ran where more than the commit could be seen. "": it did not."""

@@ -199,6 +199,7 @@ def _subject(room: Room, commit: str | None, tree: str) -> str | None:
 
 
 def _remember(state: LoopState, checks: tuple[ev.CheckResult, ...], *, commit: str | None, tree: str = "") -> LoopState:
+    state = replace(state, weaker=next((check.weaker for check in checks if check.weaker), ""))
     # A condition, or a check that could not be run, may change while the commit does not.
     told = [
         # The identity holds command and setup: a check that the user edited in between is another check.

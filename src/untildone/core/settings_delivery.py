@@ -52,6 +52,7 @@ CHECKING: tuple[Setting, ...] = (
     ),
     setting("contract", "done", "check_timeout", units.timeout, "DURATION", "--check-timeout", field="timeout"),
     pick("contract", "done", "check_in", "--check-in", ("clean", "tree"), field="room", guarded=True),
+    pick("contract", "done", "proof", "--proof", ("normal", "strict"), guarded=True),
     setting("contract", "done", "setup", units.name_text, "CMD", "--setup", guarded=True),
     setting("contract", "done", "setup_timeout", units.timeout, "DURATION", "--setup-timeout"),
     setting("contract", "done", "share", _share, "FOLDER", "--share", repeatable=True, guarded=True),

@@ -17,6 +17,11 @@ IN_TREE = "the agent's own tree, which is weaker evidence than a fresh checkout"
 IN_ROOM = "a fresh checkout of the commit"
 
 
+def weaker_text(weaker: str) -> str:
+    """Said wherever a verdict is shown that proves less than it could; "" for others."""
+    return f"weaker, because {weaker}" if weaker else ""
+
+
 def standing(state: LoopState) -> list[tuple[str, str]]:
     """Labels and words for whoever looks at a run; only of what there is."""
     contract = state.spec.contract
@@ -25,6 +30,7 @@ def standing(state: LoopState) -> list[tuple[str, str]]:
     facts = [
         ("in the way", "; ".join(obstacles(state))),
         ("checked in", (IN_TREE if contract.room == "tree" else IN_ROOM) if contract.checks else ""),
+        ("proof", weaker_text(state.weaker)),
         ("proven at", short_commit(state.verified_commit or "")),
         ("red before", ", ".join(red)),
         ("flaky", ", ".join(state.flaky)),
@@ -125,9 +131,10 @@ def contract_facts(spec: RunSpec) -> list[tuple[str, str]]:
 def _room(contract: Contract) -> str:
     if contract.room == "tree":
         return IN_TREE
+    strict = ", enclosed and without a network" if contract.proof == "strict" else ""
     setup = f", prepared by `{contract.setup}`" if contract.setup else ""
     share = f", with {', '.join(contract.share)} from the tree" if contract.share else ""
-    return IN_ROOM + setup + share
+    return IN_ROOM + strict + setup + share
 
 
 def _guard(contract: Contract) -> str:
@@ -161,6 +168,7 @@ def delivery_json(state: LoopState) -> dict[str, Any]:
         "in_the_way": obstacles(state),
         "proof": {
             "room": contract.room,
+            "weaker": state.weaker or None,
             "commit": state.verified_commit,
             "baseline": dict(state.baseline or ()),
             "flaky": list(state.flaky),

@@ -221,6 +221,8 @@ class LoopState:
     """The same checks, and the first failed test of each with its message, as far as that may be told."""
     flaky: tuple[str, ...] = ()
     """Checks that gave both verdicts on one commit."""
+    weaker: str = ""
+    """Why the newest checks prove less than they could; "" when only the commit could be seen."""
     findings: tuple[Finding, ...] = ()
     """What the guard saw last."""
     examined: str | None = None

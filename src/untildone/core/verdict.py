@@ -74,6 +74,7 @@ def validation(state: LoopState, number: int, seen: Seen) -> ev.IterationValidat
         judges=seen.judges,
         base_checks=seen.base_results,
         disputed=() if failed else seen.disputed,
+        weaker=next((result.weaker for result in results if result.weaker), ""),
     )
 
 
@@ -160,8 +161,8 @@ def conditions(checks: Sequence[CheckSpec]) -> list[CheckSpec]:
 
 
 def lent_findings(changed: Sequence[str], contract: Contract, let_pass: Sequence[str]) -> list[Finding]:
-    """What to say about folders that the checks share with the agent and that are not what they were."""
-    text = "the checks use it from the tree, and it is not what it was when the run began"
+    """What to say about folders and programs that checks use, that no commit holds, and that are not what they were."""
+    text = "the checks use it from outside the commit, and it is not what it was when the run began"
     return [
         Finding(
             kind="settings_changed",

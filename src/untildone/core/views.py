@@ -14,7 +14,7 @@ from untildone.core.meddling import told_of
 from untildone.core.printable import one_line
 from untildone.core.progress import curve, patience
 from untildone.core.spending import Sums, lane_name, lanes, lost_to_retries, paid_by, total
-from untildone.core.standing import delivery_json, landing_text, standing, unproven
+from untildone.core.standing import delivery_json, landing_text, standing, unproven, weaker_text
 from untildone.core.state import LoopState, Spend
 from untildone.core.stopping import BY_WORD, DONE, Reason, exit_code, meaning
 
@@ -107,6 +107,7 @@ class RunView:
     """What the looks measured one after the other: `failing tests 9 > 7 > 4 > 0`."""
     verified: bool
     unproven: str
+    weaker: str
     """Why nothing is verified although there is work, once a run has stopped without being done."""
     red: tuple[tuple[str, str], ...]
     """The checks that failed when the loop last looked, each with the file of all it printed."""
@@ -176,6 +177,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         verdict=_verdict(state),
         progress=curve(state.progress),
         verified=state.verified,
+        weaker=one_line(weaker_text(state.weaker), _GOAL_WIDTH),
         unproven=one_line(unproven(state), _GOAL_WIDTH) if reason and reason not in DONE else "",
         red=() if reason in DONE else state.red,
         failing=() if reason in DONE else state.failing,

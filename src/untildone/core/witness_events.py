@@ -50,6 +50,8 @@ class IterationValidation(Event):
     """False: the loop looked by itself, to see whether the work gets any further."""
     seconds: float | None = None
     """How long the look took, everything included; None: not measured."""
+    weaker: str = ""
+    """Why the checks prove less than they could; "" when only the commit could be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

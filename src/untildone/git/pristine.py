@@ -39,6 +39,11 @@ class Pristine:
         self._options = (*_AS_IT_IS, *trusted)
 
     @property
+    def repository(self) -> Repository:
+        """The checkout and its git folder."""
+        return self._own
+
+    @property
     def index(self) -> Path:
         """What was checked out, as git remembers it."""
         return self._own.index

@@ -41,17 +41,17 @@ def special_files(listed: bytes) -> Special:
     )
 
 
-async def submodules(source: Repository, room: Repository, special: Special) -> list[tuple[Repository, Path, str]]:
+async def submodules(source: Repository, room: Path, special: Special) -> list[tuple[Repository, Path, str]]:
     """The submodules that are initialised in the tree of `source`: repository, place in the room, commit.
 
     One that is not is left empty here too, as in everybody's checkout.
     """
-    found = [(_initialised(source, name), room.top / name, commit) for name, commit in special.links]
+    found = [(_initialised(source, name), room / name, commit) for name, commit in special.links]
     there = [(module, place, commit) for module, place, commit in found if module is not None]
     for module, place, commit in there:
         if (await module.git("cat-file", "-e", f"{commit}^{{commit}}", check=False)).code:
             raise CommitUnfit(
-                f"submodule {place.relative_to(room.top)} is meant to be at {commit[:10]}, a commit that is not here: "
+                f"submodule {place.relative_to(room)} is meant to be at {commit[:10]}, a commit that is not here: "
                 "commit it in the submodule, or get it with `git submodule update`"
             )
     return there
@@ -62,15 +62,15 @@ def _initialised(source: Repository, name: str) -> Repository | None:
     if not place.resolve().is_relative_to(source.top.resolve()):
         return None  # a link that was put in its place
     git_dir = Path(git_folder(place))
-    # An entry for the room is written there: only where git itself keeps submodules, never in another repository.
+    # Objects are taken from there: only where git itself keeps submodules, never in another repository.
     if not any(git_dir.is_relative_to(inside) for inside in (common_folder(source.git_dir), source.top.resolve())):
         return None
     return replace(source, top=place, git_dir=git_dir, index=git_dir / "index", private=False, fence=None)
 
 
-async def lfs_files(room: Repository, special: Special) -> tuple[list[str], list[bytes]]:
+async def lfs_files(room: Repository, special: Special, source: Repository) -> tuple[list[str], list[bytes]]:
     """Put the content of large files in place as far as it is on this machine: a note about the rest, and which."""
-    missing, fetched, git_dir = [], [], common_folder(room.git_dir)
+    missing, fetched, git_dir = [], [], common_folder(source.git_dir)
     with disk_trouble(f"cannot write to {room.top}"):
         for name in await _filtered_by(room, special, _LFS):
             path = os.fsencode(room.top) + b"/" + name
@@ -104,9 +104,9 @@ def _fetch_here(path: bytes, git_dir: Path) -> bool:
     return True
 
 
-async def refuse_lacking_filters(room: Repository, special: Special) -> None:
+async def refuse_lacking_filters(room: Repository, special: Special, source: Repository) -> None:
     """Refuse what cannot be what it should be: files that need a filter which is not installed."""
-    as_configured = replace(room, missing_filters=frozenset())
+    as_configured = replace(source, missing_filters=frozenset())
     for name in sorted(room.missing_filters - {_LFS}):
         required = await as_configured.git("config", "--type=bool", f"filter.{name}.required", check=False)
         files = await _filtered_by(room, special, name) if required.text == "true" else []

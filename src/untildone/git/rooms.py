@@ -1,39 +1,48 @@
 """Fresh checkouts: a commit as everybody else would get it, in a folder of its own that nobody else knows."""
 
+import asyncio
 import os
 import re
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from untildone.core.printable import one_line
 from untildone.errors import CommitUnfit, WorkspaceError
 from untildone.git.discard import GONE, discard, remove_all_gone
+from untildone.git.plain_file import line
 from untildone.git.pristine import Pristine, pristine
-from untildone.git.repository import NO_HOOKS, Repository
+from untildone.git.proof import quoted
+from untildone.git.repository import Repository
 from untildone.git.room_content import lfs_files, refuse_lacking_filters, special_files, submodules
-from untildone.git.room_entries import forget_entries, lock
+from untildone.git.room_entries import common_folder
 from untildone.git.run import disk_trouble
+from untildone.git.status import readable
 from untildone.git.tree_copy import lay_over
-from untildone.git.worktrees import linked
-from untildone.ports.delivery import Checkout
+from untildone.git.worktrees import places
+from untildone.ports.delivery import Bind, Checkout
 
-_MADE = "made"
-"""Lists, in the folder around a room, the git folders that may have an entry for it."""
-_ADD = ("worktree", "add", "-q", "--detach", "--lock", "--no-checkout")
+_REFS = "--format=%(objectname) %(refname)"
+_SHOWN = ("refs/heads", "refs/tags", "refs/remotes")
+_MOST_ALTERNATES = 16
+_LINK = re.compile(rb"(?:^|(?<=\0))120000 [0-9a-f]+ \d\t([^\0]+)")
 
 
-class WorktreeRooms:
-    """ports.Rooms by `git worktree`: room ROOT/RUN/TOKEN/untildone-RUN-TOKEN, its entry locked while it is there."""
+class CommitRooms:
+    """ports.Rooms: a room is the folder ROOT/RUN/TOKEN/untildone-RUN-TOKEN, and the git it sees lies beside it.
+
+    The repository itself learns nothing of it: commands in a room get a git folder of their own, which borrows the
+    objects of the repository, and whatever they write there goes with the room.
+    """
 
     def __init__(self, repository: Repository, *, folder: Path, below: str) -> None:
         """`folder` is this run's alone, in one that all runs share; `below` leads from the top to the agent's own."""
         self._repository = repository
         self._folder = folder.resolve()
         self._below = below
-        self._name = _prefix(folder)
+        self._name = f"untildone-{re.sub(r'[^A-Za-z0-9_-]+', '-', folder.name)}-"
 
     @asynccontextmanager
     async def open(self, commit: str) -> AsyncIterator[Checkout]:
@@ -41,94 +50,135 @@ class WorktreeRooms:
         token = secrets.token_hex(4)
         around = self._folder / token
         room = around / f"{self._name}{token}"
-        made: list[Path] = []
         try:
             with disk_trouble(f"cannot make a fresh checkout in {around}"):
                 around.mkdir(parents=True)
-            filled: list[Pristine] = []
-            notes = await self._fill(self._repository, room, commit, made=made, filled=filled)
-            if self._repository.private:
-                self._hide(room)
+            content = _Content()
+            await self._fill(self._repository, room, commit, content)
             yield Checkout(
                 folder=str(_inside(room, self._below)),
-                notes=tuple(notes),
-                keep=lambda: _each(one.keep for one in filled),
-                put_back=lambda: _each(one.put_back for one in filled),
+                top=str(room),
+                around=str(around),
+                trees=tuple(map(str, await places(self._repository))),
+                git=tuple(content.git),
+                leads_out=tuple(content.leads_out),
+                notes=tuple(content.notes),
+                keep=lambda: _each(one.keep for one in content.filled),
+                put_back=lambda: _each(one.put_back for one in content.filled),
             )
         finally:
             # Nothing here is awaited, so that nothing of it can be called off.
-            _leave(around, made)
+            _leave(around)
 
     @asynccontextmanager
     async def furnished(self, commit: str) -> AsyncIterator[Checkout]:
         """The same with all that lies in the tree, ignored files included."""
         async with self.open(commit) as checkout:
-            below = Path(self._below)
-            room = Path(checkout.folder).parents[len(below.parts) - 1] if below.parts else Path(checkout.folder)
-            await lay_over(self._repository.top, room)
+            await lay_over(self._repository.top, Path(checkout.top))
             yield checkout
 
     async def sweep(self) -> int:
         """Remove what a dead driver of this run left behind, and what is being removed anyway."""
         left = [place for place in _listed(self._folder) if place.is_dir()]
         for around in left:
-            _leave(around, _made_in(around))
-        strays = forget_entries(self._repository.git_dir, self._folder, name=self._name)
+            _leave(around)
         remove_all_gone(self._folder.parent)
         with suppress(OSError):
             self._folder.rmdir()
-        return len(left) + strays
+        return len(left)
 
     async def _fill(
         self,
         source: Repository,
         room: Path,
         commit: str,
-        *,
-        made: list[Path],
-        filled: list[Pristine],
-    ) -> list[str]:
-        """Check a commit out, and what belongs to it; notes about what is not to be had."""
-        own = await self._check_out(source, room, commit, made)
-        filled.append(own)
+        content: "_Content",
+    ) -> None:
+        """Check a commit out, and what belongs to it."""
+        around = self._folder / room.relative_to(self._folder).parts[0]
+        number = len(content.filled) + 1
+        own = await self._check_out(source, room, commit, around / f"git-{number}")
+        content.filled.append(own)
         listed = await own.listed()
         await own.prove(listed)
-        there = linked(source, room)
-        with disk_trouble(f"cannot make a fresh checkout in {room}"):
-            shutil.copyfile(own.index, there.index)
+        if not self._repository.private:  # the history of a plain folder is our own affair
+            content.git += await _git_for_commands(source, own, room, around, number)
         special = special_files(listed)
-        await refuse_lacking_filters(there, special)
-        notes, fetched = await lfs_files(there, special)
+        await refuse_lacking_filters(own.repository, special, source)
+        notes, fetched = await lfs_files(own.repository, special, source)
         await own.set_apart(fetched)
-        for module, place, wanted in await submodules(source, there, special):
-            name = place.relative_to(room)
-            notes += [f"{name}: {note}" for note in await self._fill(module, place, wanted, made=made, filled=filled)]
-        return notes
+        name = room.relative_to(around).parts[1:]
+        content.notes += [f"{Path(*name)}: {note}" for note in notes] if name else notes
+        content.leads_out += await asyncio.to_thread(_links_out, room, listed)
+        for module, place, wanted in await submodules(source, room, special):
+            await self._fill(module, place, wanted, content)
 
-    async def _check_out(self, source: Repository, place: Path, commit: str, made: list[Path]) -> Pristine:
-        around = _around(place, self._folder)
-        made.append(source.git_dir)
-        with disk_trouble(f"cannot make a fresh checkout in {place}"), (around / _MADE).open("ab") as file:
-            file.write(os.fsencode(source.git_dir) + b"\n")
+    async def _check_out(self, source: Repository, place: Path, commit: str, git_dir: Path) -> Pristine:
         asked = await source.git("rev-parse", "-q", "--verify", "--end-of-options", f"{commit}^{{commit}}", check=False)
         if asked.code:
             raise WorkspaceError(f"there is no commit {one_line(commit)} in {source.top}: nothing can be checked out")
-        meant = asked.text
-        # Its own git folder makes it a tree of the repository; the files come by way of one that nobody has set up.
-        await source.git(*NO_HOOKS, *_ADD, str(place), meant)
-        with disk_trouble(f"cannot lock {place}"):
-            lock(
-                linked(source, place).git_dir,
-                f"run {self._folder.name} of untildone examines {commit}; gone when that is done",
-            )
-        own = await pristine(source, place, meant, around / f"git-{len(made)}")
-        await own.check_out(meant, source)
+        with disk_trouble(f"cannot make a fresh checkout in {place}"):
+            place.mkdir(parents=True, exist_ok=True)
+        own = await pristine(source, place, asked.text, git_dir)
+        await own.check_out(asked.text, source)
         return own
 
-    def _hide(self, room: Path) -> None:
-        """The history of a plain folder is our own affair: to its checks it is a plain folder here, too."""
-        with disk_trouble(f"cannot make a fresh checkout in {room}"):
-            (room / ".git").unlink()
+
+class _Content:
+    """What a room was filled with."""
+
+    def __init__(self) -> None:
+        self.filled: list[Pristine] = []
+        self.git: list[Bind] = []
+        self.notes: list[str] = []
+        self.leads_out: list[str] = []
+
+
+async def _git_for_commands(source: Repository, own: Pristine, room: Path, around: Path, number: int) -> list[Bind]:
+    """A git folder that commands may write to: the commit, the branches and tags, and objects of the repository.
+
+    It is not the one that we look with: what a check sets there, such as a filter, must never run outside.
+    """
+    folder, borrowed = around / f"seen-{number}", around / f"objects-{number}"
+    objects = common_folder(source.git_dir) / "objects"
+    told = await source.git("for-each-ref", _REFS, *_SHOWN, check=False)
+    with disk_trouble(f"cannot make a fresh checkout in {room}"):
+        shutil.copytree(own.index.parent, folder)
+        # By a link, which gives way to the objects themselves where the repository cannot be seen.
+        borrowed.symlink_to(objects)
+        (folder / "objects/info/alternates").write_bytes(quoted(os.fsencode(borrowed)) + b"\n")
+        (folder / "packed-refs").write_bytes(told.out)
+        with suppress(FileNotFoundError):
+            shutil.copyfile(common_folder(source.git_dir) / "shallow", folder / "shallow")
+        (room / ".git").write_bytes(b"gitdir: %b\n" % os.fsencode(folder))
+    further = [Bind(source=str(place), place=str(place)) for place in _alternates(objects)]
+    lent = Bind(source=str(objects), place=str(borrowed))
+    return [Bind(source=str(folder), place=str(folder), writable=True), lent, *further]
+
+
+def _alternates(objects: Path) -> list[Path]:
+    """Other repositories that this one takes objects from, by absolute paths."""
+    found: dict[Path, None] = {}
+    waiting = [objects]
+    while waiting and len(found) < _MOST_ALTERNATES:
+        with suppress(OSError):
+            for written in line(waiting.pop() / "info/alternates").split("\n"):
+                place = Path(written)
+                if place.is_absolute() and place.is_dir() and place not in found:
+                    found[place] = None
+                    waiting.append(place)
+    return list(found)
+
+
+def _links_out(room: Path, listed: bytes) -> list[str]:
+    """Links of the commit that lead out of the checkout, whether anything is there or not."""
+    out = []
+    for raw in _LINK.findall(listed):
+        path = room / os.fsdecode(raw)
+        with suppress(OSError):
+            if not Path(os.path.normpath(path.parent / path.readlink())).is_relative_to(room):
+                out.append(readable(raw))
+    return out
 
 
 async def sweep_abandoned(root: Path, living: Callable[[], Awaitable[Collection[str]]]) -> int:
@@ -144,7 +194,7 @@ async def sweep_abandoned(root: Path, living: Callable[[], Awaitable[Collection[
     alive = await living()
     left = [room for room in there if room.parent.name not in alive]
     for around in left:
-        _leave(around, _made_in(around))
+        _leave(around)
     remove_all_gone(root)
     return len(left)
 
@@ -153,22 +203,10 @@ async def _each(looks: Iterable[Callable[[], Awaitable[list[str]]]]) -> tuple[st
     return tuple([name for look in looks for name in await look()])
 
 
-def _prefix(folder: Path) -> str:
-    """What the names of a run's rooms begin with: git names its entries for them."""
-    return f"untildone-{re.sub(r'[^A-Za-z0-9_-]+', '-', folder.name)}-"
-
-
-def _leave(around: Path, made: Sequence[Path]) -> None:
-    # In this order: whoever dies in between leaves the list of entries where a sweep finds it.
-    for git_dir in dict.fromkeys(made):
-        forget_entries(git_dir, around, name=f"{_prefix(around.parent)}{around.name}")
+def _leave(around: Path) -> None:
     discard(around, into=around.parent.parent)
     with suppress(OSError):
         around.parent.rmdir()
-
-
-def _made_in(around: Path) -> list[Path]:
-    return [Path(line) for line in _lines(around / _MADE)]
 
 
 def _inside(room: Path, below: str) -> Path:
@@ -181,19 +219,8 @@ def _inside(room: Path, below: str) -> Path:
     return place
 
 
-def _around(place: Path, folder: Path) -> Path:
-    return folder / place.relative_to(folder).parts[0]
-
-
 def _listed(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text(errors="surrogateescape").split("\n")[:-1]
     except OSError:
         return []

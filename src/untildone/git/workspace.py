@@ -20,7 +20,7 @@ from untildone.git.landable import refuse_vain_landing
 from untildone.git.lander import GitLander
 from untildone.git.recorded import lost_commit, moved_line, record_seen
 from untildone.git.repository import UNKEPT, Keeping, Repository, open_repository
-from untildone.git.rooms import WorktreeRooms
+from untildone.git.rooms import CommitRooms
 from untildone.git.run import disk_trouble
 from untildone.git.settling import half_way, with_agents_own
 from untildone.git.snapshot import (
@@ -66,10 +66,10 @@ class GitWorkspace(GitFolder):
         self._taken = False
         """The folder is this run's to work in."""
 
-    def rooms(self, folder: Path) -> WorktreeRooms:
+    def rooms(self, folder: Path) -> CommitRooms:
         """Fresh checkouts of this repository, made in `folder`."""
         below = Path(self._spec.cwd).resolve().relative_to(self._repository.top)
-        return WorktreeRooms(self._repository, folder=folder / self._run_id, below=str(below))
+        return CommitRooms(self._repository, folder=folder / self._run_id, below=str(below))
 
     def lander(self) -> GitLander:
         """Brings what is committed here to its base."""

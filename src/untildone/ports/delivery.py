@@ -15,11 +15,30 @@ async def _nothing() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """A folder or file of this machine, and the path at which it is seen."""
+
+    source: str
+    place: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
     """A fresh checkout that is there right now."""
 
     folder: str
     """The one that corresponds to the agent's own, which may lie below the top of the repository."""
+    top: str
+    """The top of the checkout."""
+    around: str
+    """A folder that holds the checkout and nothing else of the user's; what is put there goes with it."""
+    trees: tuple[str, ...] = ()
+    """Every folder in which this repository is checked out, the agent's own first."""
+    git: tuple[Bind, ...] = ()
+    """What git needs to see to work in the checkout once it has another path."""
+    leads_out: tuple[str, ...] = ()
+    """Links of the commit that lead out of the checkout."""
     notes: tuple[str, ...] = ()
     """In what it is less than the commit: files that are not to be had without a network."""
     keep: Callable[[], Awaitable[tuple[str, ...]]] = _nothing
@@ -47,6 +66,25 @@ class Rooms(Protocol):
 
     async def sweep(self) -> int:
         """Remove what a dead driver of this run left behind; returns how many there were."""
+        ...
+
+
+Enter = Callable[[str], tuple[str, ...]]
+"""The words that go before a command so that it runs in this folder, as seen from inside."""
+
+
+class Enclosure(Protocol):
+    """A place to run commands where only the commit is seen, at the path of the agent's tree."""
+
+    def enter(self, checkout: Checkout, *, lent: Sequence[Bind] = (), programs: Sequence[str] = ()) -> Enter:
+        """Prepare it for one examination; `lent` is seen read-only, and so are these `programs`.
+
+        Its home and its folder for temporary files are fresh, and shared by all commands of the examination.
+        """
+        ...
+
+    def borrowed(self, checkout: Checkout) -> tuple[Bind, ...]:
+        """Folders of the user's trees, on the PATH or the active environment, where the checkout has nothing."""
         ...
 
 

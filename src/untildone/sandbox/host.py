@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
+from weakref import WeakSet
 
 from untildone.core.liveness import Pulse
 from untildone.errors import AgentError, AgentMissing
@@ -114,6 +115,13 @@ class HostProcess:
             return set()
         return {self.pid, *(pid for pid in guard.descendants(self.pid) if not guard.is_zombie(pid))}
 
+    def at_rest(self) -> set[int]:
+        """The program and what serves it, all in its own session; empty if it waits for something in another one."""
+        family = self.family()
+        resting = {pid for pid in family if _session_of(pid) == self.pid}
+        waited_for = {pid for pid in family - resting if guard.parent_of(pid) in resting - {self.pid}}
+        return set() if waited_for else resting
+
     async def end(self, grace: float = 2.0) -> None:
         """SIGINT, SIGTERM, then kill the whole tree, escapees too."""
         # A second SIGTERM tells the guard to kill at once.
@@ -178,6 +186,7 @@ class HostSpawner:
     def __init__(self, last_words: Path | None = None) -> None:
         """`last_words` is where a guard keeps what the programs of a run said last, should the loop die."""
         self._last_words = last_words
+        self._living: WeakSet[HostProcess] = WeakSet()
 
     async def spawn(
         self,
@@ -206,7 +215,9 @@ class HostSpawner:
                 limit=PIPE_BUFFER,
                 pass_fds=output.passed,
             )  # fmt: skip
-            return HostProcess(process, await output.listen(), group)
+            spawned = HostProcess(process, await output.listen(), group)
+            self._living.add(spawned)
+            return spawned
 
     def _words_path(self, env: Mapping[str, str]) -> Path | None:
         """Where its last words go, but for the end of the name; only of programs that belong to a run."""
@@ -219,21 +230,34 @@ class HostSpawner:
     def sweep(self, run_id: str) -> int:
         """End every process that carries a marker of this run or is in one of its control groups; returns how many."""
         spared = _self_and_ancestors()
-        ended = _marked(run_id) - spared
-        _wait_for_guards(ended)
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            give_up = time.monotonic() + SWEEP_GRACE
-            signalled: set[int] = set()
-            while (marked := _marked(run_id) - spared) and time.monotonic() < give_up:
-                for pid in marked - signalled:
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(pid, number)
-                signalled |= marked
-                ended |= marked
-                time.sleep(0.02)
-        for group in cgroup.groups_of(run_id):
-            ended |= cgroup.clear(group, spared=spared)
-        return len(ended - _marked(run_id))
+        marked = _marked(run_id) - spared
+        _wait_for_guards(marked)
+        return _end(run_id, (MARKER, CHECK_MARKER), spared)
+
+    def end_leftovers(self, run_id: str) -> int:
+        """End what programs of this run left running in the background; returns how many processes.
+
+        The programs themselves go on, unless they wait for what is ended: hearing of it would wake them.
+        """
+        spared = _self_and_ancestors().union(*(process.at_rest() for process in self._living))
+        return _end(run_id, (MARKER,), spared)
+
+
+def _end(run_id: str, markers: Sequence[str], spared: set[int]) -> int:
+    ended: set[int] = set()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        give_up = time.monotonic() + SWEEP_GRACE
+        signalled: set[int] = set()
+        while (marked := _marked(run_id, markers) - spared) and time.monotonic() < give_up:
+            for pid in marked - signalled:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+            signalled |= marked
+            ended |= marked
+            time.sleep(0.02)
+    for group in cgroup.groups_of(run_id):
+        ended |= cgroup.clear(group, spared=spared)
+    return len(ended - _marked(run_id, markers))
 
 
 class _Output:
@@ -284,15 +308,21 @@ def _is_guard(pid: int) -> bool:
     return False
 
 
-def _marked(run_id: str) -> set[int]:
+def _marked(run_id: str, markers: Sequence[str] = (MARKER, CHECK_MARKER)) -> set[int]:
     """Our user's processes that carry the marker. A zombie has no environment any more."""
-    wanted = {f"{marker}={run_id}".encode() for marker in (MARKER, CHECK_MARKER)}
+    wanted = {f"{marker}={run_id}".encode() for marker in markers}
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if folder.stat().st_uid == os.getuid() and wanted & set((folder / "environ").read_bytes().split(b"\0")):
                 found.add(int(folder.name))
     return found
+
+
+def _session_of(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return os.getsid(pid)
+    return -1
 
 
 def _self_and_ancestors() -> set[int]:

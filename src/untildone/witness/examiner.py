@@ -1,26 +1,32 @@
 """The witness: every check of a contract, in a fresh checkout of the commit or in the tree."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from untildone.core.contract import CheckSpec, Contract
 from untildone.core.dataclass import dataclass
+from untildone.core.figures import count
 from untildone.core.outcome import CheckResult
 from untildone.core.printable import one_line
 from untildone.core.unprovable import SETUP
 from untildone.errors import CommitUnfit
-from untildone.ports.delivery import Progress, Rooms, Subject
+from untildone.ports.delivery import Bind, Checkout, Enclosure, Enter, Progress, Rooms, Subject
 from untildone.witness.checks import UNGUARDED, CommandCheck, Keeping
-from untildone.witness.lent import Lent
+from untildone.witness.leading_back import installed_into
+from untildone.witness.lent import Lent, named_programs, watched
 from untildone.witness.logs import CheckLog, LogFolder
-from untildone.witness.sharing import NOTHING, Shared, can_bind, share
+from untildone.witness.sharing import link, shared
 
 BELIEVED_AFTER = 3
 """Times in a row a flaky check must pass."""
 
+_IN_TREE = "the checks ran in the agent's own tree"
+_UNENCLOSED = "the checks were not enclosed"
 _MEDDLED = "files of the checkout are changed by somebody while no check runs: {}"
 _FEW = 5
 _NAME_CHARS = 200
@@ -31,12 +37,27 @@ async def _nothing() -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Sealing:
+    """What keeps everything that is not in the commit away from the checks."""
+
+    enclosure: Enclosure | None = None
+    """None: not to be had here."""
+    weaker: str = _UNENCLOSED
+    """Why it is not."""
+    end_agents_leftovers: Callable[[], int] = lambda: 0
+    """End what the agent left running; returns how many processes that were. It may block for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Place:
     """Where checks run."""
 
     folder: Path
-    shared: Shared = NOTHING
+    inside: Path
+    """The same folder as the commands see it."""
+    enter: Enter | None = None
     notes: tuple[str, ...] = ()
+    weaker: str = ""
     broken: CheckResult | None = None
     """The setup that failed: nothing can be checked here."""
     put_back: Callable[[], Awaitable[tuple[str, ...]]] = _nothing
@@ -46,15 +67,29 @@ class _Place:
 class Examiner:
     """ports.Witness."""
 
-    def __init__(self, contract: Contract, rooms: Rooms, *, cwd: str, logs: Path, keeping: Keeping = UNGUARDED) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        rooms: Rooms,
+        *,
+        cwd: str,
+        logs: Path,
+        keeping: Keeping = UNGUARDED,
+        sealing: Sealing = Sealing(),  # noqa: B008 - a frozen value
+    ) -> None:
         """`logs` is the folder for what the checks of this run print; `keeping` sees that nothing outlives us."""
         self._contract = contract
         self._keeping = keeping
         self._rooms = rooms
         self._cwd = Path(cwd)
         self._logs = LogFolder(logs)
-        self._lent = Lent(self._cwd, contract.share, logs / "shared.json")
-        self._can_bind: bool | None = None
+        self._sealing = sealing
+        self._commands = [contract.setup or "", *(check.command for check in contract.checks)]
+        # Of a hidden check not even the program is told.
+        hidden = {check.command for check in contract.checks if check.hidden}
+        told = [command for command in self._commands if command and command not in hidden]
+        folders = list(dict.fromkeys((*contract.share, *watched(os.environ, self._cwd))))
+        self._lent = Lent(self._cwd, folders, told, logs / "shared.json")
 
     async def examine(
         self,
@@ -67,7 +102,12 @@ class Examiner:
         """Every check, in order."""
         if not checks:
             return []
-        examination = _Examination(self._contract, subject, self._logs, progress, self._keeping)
+        if ended := await asyncio.to_thread(self._sealing.end_agents_leftovers):
+            progress(f"ended {count(ended, 'process', 'processes')} that the agent left running")
+        with suppress(OSError):  # a full disk must not change a verdict
+            await asyncio.to_thread(self._lent.remember)
+        replaced = set(await self.lent_changes())
+        examination = _Examination(self._contract, subject, self._logs, progress, self._keeping, replaced=replaced)
         try:
             async with self._place(subject, examination) as place:
                 seen = await examination.all_once(checks, place)
@@ -81,8 +121,8 @@ class Examiner:
             return [_unfit(check, subject, str(unfit)) for check in checks]
 
     async def lent_changes(self) -> list[str]:
-        """What of the shared folders is not as it was at the first look."""
-        return await asyncio.to_thread(self._lent.changed) if self._contract.share else []
+        """What of the shared folders, the active environment and the programs is not as it was at the first look."""
+        return await asyncio.to_thread(self._lent.changed)
 
     async def sweep(self) -> int:
         """Remove the rooms that a dead driver left behind."""
@@ -91,37 +131,72 @@ class Examiner:
     @asynccontextmanager
     async def _place(self, subject: Subject, examination: "_Examination") -> AsyncIterator[_Place]:
         if subject.room == "tree":
-            yield _Place(self._cwd)
+            yield _Place(self._cwd, self._cwd, weaker=_IN_TREE)
             return
         if subject.commit is None:
             raise CommitUnfit("nothing is committed yet: there is nothing to check out")
         if subject.furnished:
             examination.progress("copying the tree, to see whether the checks pass there")
             async with self._rooms.furnished(subject.commit) as checkout:
-                yield _Place(Path(checkout.folder), notes=checkout.notes)
+                yield await self._in(checkout, [])
             return
         examination.progress(f"checking {subject.commit[:10]} out afresh")
         async with self._rooms.open(subject.commit) as checkout:
-            if self._contract.share:
-                with suppress(OSError):  # a full disk must not change a verdict
-                    await asyncio.to_thread(self._lent.remember)
-            if self._contract.share and self._can_bind is None:
-                self._can_bind = await can_bind()
-            folder = Path(checkout.folder)
-            shared = share(self._contract.share, tree=self._cwd, room=folder, bind=bool(self._can_bind))
-            place = _Place(folder, shared, (*shared.notes, *checkout.notes))
+            shares = self._share(checkout)
+            place = await self._in(checkout, shares)
             broken = await examination.failed_setup(place)
             made = _note("the setup changed files of the commit", await checkout.keep()) if self._contract.setup else ()
+            if self._sealing.enclosure is not None:
+                # Only now: what the setup made in the checkout itself takes precedence over what could be lent.
+                place = await self._in(checkout, [*shares, *self._sealing.enclosure.borrowed(checkout)])
             yield replace(place, broken=broken, notes=(*place.notes, *made), put_back=checkout.put_back)
+
+    def _share(self, checkout: Checkout) -> list[Bind]:
+        """Lend the checkout what the user shares with it: here and now by links, if it is not enclosed."""
+        folder = Path(checkout.folder)
+        if self._sealing.enclosure is not None:
+            return shared(self._contract.share, tree=self._cwd, room=folder)
+        link(self._contract.share, tree=self._cwd, room=folder)
+        return []
+
+    async def _in(self, checkout: Checkout, lent: Sequence[Bind]) -> _Place:
+        """Where to run commands that shall see this checkout and what is lent to it."""
+        folder, tree, enclosure = Path(checkout.folder), self._cwd.resolve(), self._sealing.enclosure
+        if enclosure is None:
+            shares = ", ".join(self._contract.share)
+            notes = (*([f"shared with the tree, writable: {shares}"] if shares else []), *checkout.notes)
+            return _Place(folder, folder, notes=notes, weaker=self._weaker(checkout))
+        named = [named_programs(command, os.environ).values() for command in self._commands]
+        programs = [path for paths in named for path in paths if path]
+        enter = await asyncio.to_thread(enclosure.enter, checkout, lent=lent, programs=programs)
+        names = ", ".join(_below(bind.place, tree) for bind in lent)
+        told = [f"shared with the tree, read-only: {names}"] if lent else []
+        return _Place(folder, tree, enter=enter, notes=(*told, *checkout.notes))
+
+    def _weaker(self, checkout: Checkout) -> str:
+        """Why what passes in a checkout that is not enclosed proves less, with what can be seen of it."""
+        installed = installed_into(self._cwd.resolve(), os.environ)
+        said = [self._sealing.weaker, f"{installed} leads to the agent's tree" if installed else ""]
+        said += [f"links of the commit lead out of it: {_named(checkout.leads_out)}" if checkout.leads_out else ""]
+        return "; ".join(filter(None, said))
 
 
 class _Examination:
     """One look at one subject."""
 
     def __init__(
-        self, contract: Contract, subject: Subject, logs: LogFolder, progress: Progress, keeping: Keeping
+        self,
+        contract: Contract,
+        subject: Subject,
+        logs: LogFolder,
+        progress: Progress,
+        keeping: Keeping,
+        *,
+        replaced: AbstractSet[str],
     ) -> None:
+        """`replaced`: programs that are not what they were when the run began."""
         self.progress = progress
+        self._replaced = replaced
         self._keeping = keeping
         self._contract = contract
         self._subject = subject
@@ -187,26 +262,35 @@ class _Examination:
         if strange := await place.put_back():
             return _unfit(check, subject, _MEDDLED.format(_named(strange)))
         self.progress(f"running {what} {where}")
+        keeping = self._keeping
+        if place.enter is not None:
+            keeping = replace(keeping, behind=(*keeping.behind, *place.enter(str(place.inside / check.folder))))
         result = await CommandCheck(
-            place.shared.wrap(check.command),
+            check.command,
             cwd=folder,
             timeout=self._contract.timeout_of(check),
             name=check.name,
             log=self._log(check),
-            keeping=self._keeping,
+            keeping=keeping,
         ).run()
         # The next check judges the commit, not what this one, which runs the agent's code, made of it.
         changed = await place.put_back()
         if changed and (strange := await place.put_back()):
             return _unfit(check, subject, _MEDDLED.format(_named(strange)))
         notes = (*place.notes, *_note("it changed files of the commit, which were put back", changed))
-        return replace(result, command=check.command, room=subject.room, hidden=check.hidden, notes=notes)
+        others = sorted(self._replaced & named_programs(check.command, os.environ).keys())
+        notes += _note("a program is not what it was when the run began", others)
+        return replace(result, room=subject.room, hidden=check.hidden, notes=notes, weaker=place.weaker)
 
     def _log(self, check: CheckSpec) -> CheckLog:
         if check.name not in self._begun:
             commit = self._subject.commit if self._subject.room == "clean" else None
             self._begun[check.name] = self._logs.begin(commit, check.name)
         return self._begun[check.name]
+
+
+def _below(place: str, tree: Path) -> str:
+    return str(Path(place).relative_to(tree)) if Path(place).is_relative_to(tree) else place
 
 
 def _named(files: Sequence[str]) -> str:

@@ -1,34 +1,42 @@
-"""Whether folders that are shared with fresh checkouts are what they were before the agent began to work.
+"""Whether what checks use from outside of the commit is what it was before the agent began to work.
 
-They are the agent's to write to, and the programs that judge its work lie there. Sizes and times tell a change, and of
-programs the content: times can be set. Caches change by themselves and are left out.
+Shared folders and active environments are the agent's to write to, and the programs that judge its work lie there.
+Sizes and times tell a change, and of programs the content: times can be set. Caches change by themselves and are left
+out.
 """
 
 import hashlib
 import json
 import os
+import re
+import shlex
+import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _CACHES = frozenset({"__pycache__", ".cache", ".vite", ".pytest_cache"})
 _PROGRAMS = frozenset({"bin", ".bin", "Scripts"})
 _MOST_FILES = 300_000
+_ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_BEGINNERS = frozenset({"!", "{", "if", "then", "else", "elif", "while", "until", "do", "time", "exec", "env"})
+_SEPARATING = frozenset(";&|()")
 _MOST_BYTES = 1 << 20
 
 
 class Lent:
     """What was lent, remembered in a file for as long as the run lasts."""
 
-    def __init__(self, tree: Path, folders: Sequence[str], memory: Path) -> None:
-        """`memory` is written at the first look, before any work."""
+    def __init__(self, tree: Path, folders: Sequence[str], commands: Sequence[str], memory: Path) -> None:
+        """`commands`: the programs that they name are looked at, too. `memory` is written at the first look."""
         self._tree = tree
         self._folders = folders
+        self._commands = commands
         self._memory = memory
 
     def remember(self) -> None:
         """Note what is there, unless that was done before."""
-        if self._folders and not self._memory.is_file():
+        if (self._folders or self._commands) and not self._memory.is_file():
             self._memory.parent.mkdir(parents=True, exist_ok=True)
             self._memory.write_text(json.dumps(self._look()))
 
@@ -43,7 +51,8 @@ class Lent:
 
     def _look(self) -> dict[str, str]:
         """For all that lies directly in a folder, or is a program of it, what its state comes to."""
-        sums: dict[str, str] = {}
+        named = [entry for command in self._commands for entry in named_programs(command, os.environ).items()]
+        sums = {name: _program_state(path) for name, path in named}
         seen = 0
         for folder in self._folders:
             for at, below, names in os.walk(self._tree / folder):
@@ -62,6 +71,41 @@ class Lent:
     def _key(self, folder: str, file: Path, *, alone: bool) -> str:
         below = file.relative_to(self._tree / folder)
         return str(Path(folder) / (below if alone else below.parts[0]))
+
+
+def watched(env: Mapping[str, str], tree: Path) -> list[str]:
+    """Folders that checks use because the user's environment is active: what the PATH finds in the tree, and it."""
+    found = [Path(entry).parent for entry in env.get("PATH", "").split(os.pathsep) if entry.startswith("/")]
+    inside = [str(folder) for folder in found if folder != tree and folder.is_relative_to(tree)]
+    active = env.get("VIRTUAL_ENV", "")
+    return list(dict.fromkeys([*([active] if active.startswith("/") else []), *inside]))
+
+
+def named_programs(command: str, env: Mapping[str, str]) -> dict[str, str | None]:
+    """The programs that a shell command names, and where they are; None: not there. Not what lies in the project."""
+    lexer = shlex.shlex(command.replace("\n", ";"), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    found: dict[str, str | None] = {}
+    begins = True
+    try:
+        for word in lexer:
+            if set(word) <= _SEPARATING or word in _BEGINNERS:
+                begins = True
+            elif begins and not _ASSIGNED.match(word):
+                begins = False
+                path = str(Path(word).expanduser()) if word.startswith("~/") else word
+                if "/" not in path or path.startswith("/"):
+                    found[word] = shutil.which(path, path=env.get("PATH"))
+    except ValueError:  # quotes that do not end: the shell will say so
+        pass
+    return found
+
+
+def _program_state(path: str | None) -> str:
+    if path is None:
+        return "gone"
+    real = os.path.realpath(path)
+    return f"{real} {_state(Path(real), content=True)}"
 
 
 def _state(file: Path, *, content: bool) -> str:

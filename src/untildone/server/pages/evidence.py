@@ -10,7 +10,7 @@ from untildone.core.lines_delivery import its_command, shown_check
 from untildone.core.obstacles import blocking, guard_text, obstacles
 from untildone.core.outcome import CheckResult
 from untildone.core.printable import one_line
-from untildone.core.standing import IN_ROOM, IN_TREE, fail_to_pass_text, landing_text, review_text
+from untildone.core.standing import IN_ROOM, IN_TREE, fail_to_pass_text, landing_text, review_text, weaker_text
 from untildone.core.state import LoopState
 from untildone.core.stopping import DONE
 from untildone.core.verdict import how_it_failed
@@ -60,11 +60,11 @@ def _checks(state: LoopState, last: ev.IterationValidation | None) -> Fact:
 def _room(state: LoopState, last: ev.IterationValidation | None) -> Fact | None:
     if not state.spec.contract.checks:
         return None
-    return (
-        Fact("Checked in", IN_TREE, "open")
-        if state.spec.contract.room == "tree"
-        else Fact("Checked in", IN_ROOM, "good" if last is not None and last.checks else "open")
-    )
+    if state.spec.contract.room == "tree":
+        return Fact("Checked in", IN_TREE, "open")
+    if state.weaker:
+        return Fact("Checked in", f"{IN_ROOM}; proof: {weaker_text(state.weaker)}", "open")
+    return Fact("Checked in", IN_ROOM, "good" if last is not None and last.checks else "open")
 
 
 def _commit(state: LoopState) -> Fact:
