@@ -18,6 +18,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+import pytest
+
 from e2e.kit import price
 from repositories import new_repository
 from untildone import Policy, run
@@ -145,6 +147,7 @@ class Place:
     def filled(self, text: str, number: int = 1) -> str:
         """Put this place's own names into a text of a story."""
         names = {"home": self.home, "tree": self.tree, "outside": self.outside, "port": self.port, "i": number}
+        names["tools"] = Path(pytest.__file__).parents[1]  # where a virtual environment of a story finds pytest
         for name, value in names.items():
             text = text.replace(f"<<{name}>>", str(value))
         return text
@@ -381,18 +384,30 @@ def _acts(story: Story, place: Place) -> Iterator[Callable[[Order], Outcome]]:
         if order.resume_session is not None:
             return Outcome(session_id=order.resume_session, final_text=place.filled(current.asked or current.words))
         current, number = next(steps, current), number + 1
-        for name, content in current.write.items():
-            path = place.tree / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(place.filled(content, number))
-        if current.run:
-            command = place.filled(current.run, number)
-            subprocess.run(["sh", "-c", command], cwd=place.tree, check=False, capture_output=True, timeout=60)
+        _do(current, place, number, os.environ)
         words = place.filled(current.words, number)
         return Outcome(session_id=f"session-{number}", final_text=words, output_chars=len(words), num_turns=1)
 
     while True:
         yield act
+
+
+def _do(step: Step, place: Place, number: int, env: Mapping[str, str]) -> None:
+    for name, content in step.write.items():
+        path = place.tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(place.filled(content, number))
+    if step.run:
+        place.shell(place.filled(step.run, number), env)
+
+
+def rehearse(story: Story, place: Place, env: Mapping[str, str]) -> tuple[bool | None, bool | None]:
+    """Do what the agent does without any loop; whether the checks passed in the tree before and after."""
+    _prepare(story, place, env)
+    before = _passes(story, place, env)
+    for number, step in enumerate(played(story.steps), start=1):
+        _do(step, place, number, env)
+    return before, _passes(story, place, env)
 
 
 def outcome(ending: Ending) -> str:
