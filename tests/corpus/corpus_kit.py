@@ -11,7 +11,7 @@ import tomllib
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from json import JSONDecodeError, loads
 from pathlib import Path
@@ -23,9 +23,11 @@ import pytest
 from e2e.kit import price
 from repositories import new_repository
 from untildone import Policy, run
+from untildone.agents.prices import cost
 from untildone.agents.scripted import ScriptedAgent
-from untildone.core.outcome import Order, Outcome
+from untildone.core.outcome import Order, Outcome, Usage
 from untildone.rehearsal.environment import as_subscriber, claude_environment
+from untildone.rehearsal.ledger import LedgerLine
 from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall, parse_scenario
 
@@ -100,7 +102,7 @@ class Story:
     path: tuple[str, ...] = ()
     """Folders below the home that the user has in front of PATH."""
     meanwhile: tuple[Mapping[str, Any], ...] = ()
-    """Commands of the user's during the run: `at` the n-th request to the model, `do` these words, or `signal`."""
+    """Commands of the user's during the run: `at` the n-th request, after a `delay`, `do` these words, or `signal`."""
     subscriber: bool = False
     needs: str = ""
     """A program besides Python, git and sh: such a story stays out of the bounded suite."""
@@ -128,13 +130,20 @@ def files_of(story: Story) -> dict[str, str]:
     return files | story.files
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 @dataclass
 class Place:
     """A home with a project in it, and what belongs to this story outside of it."""
 
     folder: Path
     outside: str = field(default_factory=lambda: f"/tmp/story-{uuid.uuid4().hex[:10]}")
-    port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=free_port)
 
     @property
     def home(self) -> Path:
@@ -161,17 +170,7 @@ class Place:
 
     def shell(self, command: str, env: Mapping[str, str], timeout: float = 120) -> "subprocess.CompletedProcess[str]":
         """Run a command as the user would, in the project."""
-        return subprocess.run(
-            ["sh", "-c", self.filled(command)], cwd=self.tree, env=dict(env), capture_output=True, text=True,
-            timeout=timeout, stdin=subprocess.DEVNULL, check=False,
-        )  # fmt: skip
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return _command(self, env, ["sh", "-c", self.filled(command)], timeout)
 
 
 @contextmanager
@@ -223,12 +222,10 @@ def _replies(step: Step, place: Place, known: set[str], number: int) -> tuple[Re
     def text(value: str) -> str:
         return _literal(place.filled(value, number))
 
-    calls: list[ToolCall] = []
-    for name in step.write:
-        if name in known:  # Claude Code writes over a file only after it was read
-            calls.append(ToolCall("Read", {"file_path": str(place.tree / name)}))
+    # Claude Code writes over a file only after it was read.
+    calls = [ToolCall("Read", {"file_path": str(place.tree / name)}) for name in step.write if name in known]
     for name, content in step.write.items():
-        calls.append(ToolCall("Write", {"file_path": str(place.tree / name), "content": text(content)}))
+        calls += [ToolCall("Write", {"file_path": str(place.tree / name), "content": text(content)})]
     replies = [Reply(text="Working on it.", tools=tuple(calls))] if calls else []
     if step.run:
         replies.append(Reply(text="Running it.", tools=(ToolCall("Bash", {"command": text(step.run)}),)))
@@ -275,26 +272,32 @@ def play(story: Story, folder: Path, python: str = sys.executable) -> Ending:
             [python, "-m", "untildone", *words], cwd=place.tree, env=env, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        watching = threading.Thread(target=_meanwhile, args=(story, place, env, python, process, model), daemon=True)
+        watching = threading.Thread(
+            target=_meanwhile,
+            args=(story, lambda *words: _command(place, env, [python, "-m", "untildone", *words]), process, model),
+            daemon=True,
+        )
         watching.start()
         late, (out, err) = _end_of(process)
         seconds = time.monotonic() - began
         result = {"exit_reason": "too_late"} if late else _parsed(out)
         watching.join(timeout=30)
-        brief = subprocess.run(
-            [python, "-m", "untildone", "brief", "story"], cwd=place.tree, env=env, capture_output=True, text=True,
-            timeout=PATIENCE, check=False,
-        )  # fmt: skip
+        brief = _command(place, env, [python, "-m", "untildone", "brief", "story"])
         return Ending(
             reason=str(result.get("exit_reason")),
             success=bool(result.get("success")),
             attempts=int(result.get("attempts") or 0),
             seconds=seconds,
             usd=float(result.get("total_cost_usd") or 0.0),
-            served_usd=sum(price(line) for line in model.ledger.served()),
+            served_usd=sum(_usd(line) for line in model.ledger.served()),
             tricked=_passes(story, place, env),
             text=out + err + brief.stdout,
         )
+
+
+def _usd(line: LedgerLine) -> float:
+    """By the price list; a model that is not on it is as dear as the dearest one there, at least."""
+    return price(line if cost(line.model, Usage()) is not None else replace(line, model="claude-mythos-5"))
 
 
 def _prepare(story: Story, place: Place, env: Mapping[str, str]) -> None:
@@ -320,30 +323,28 @@ def _parsed(out: str) -> dict[str, Any]:
 
 
 def _meanwhile(
-    story: Story,
-    place: Place,
-    env: Mapping[str, str],
-    python: str,
-    process: "subprocess.Popen[str]",
-    model: ScriptedModel,
+    story: Story, command: Callable[..., object], process: "subprocess.Popen[str]", model: ScriptedModel
 ) -> None:
     """What the user does while it runs."""
     for act in story.meanwhile:
-        while len(model.requests) < act.get("at", 0) or not _is_there(place, act.get("file", "")):
+        while len(model.requests) < act["at"]:
             if process.poll() is not None:
                 return
             time.sleep(0.05)
+        time.sleep(act.get("delay", 0))
         if "signal" in act:
             process.send_signal(signal.Signals[act["signal"]])
         else:
-            subprocess.run(
-                [python, "-m", "untildone", *act["do"]], cwd=place.tree, env=dict(env), capture_output=True,
-                timeout=PATIENCE, check=False,
-            )  # fmt: skip
+            command(*act["do"])
 
 
-def _is_there(place: Place, file: str) -> bool:
-    return not file or Path(place.filled(file)).exists()
+def _command(
+    place: Place, env: Mapping[str, str], words: Sequence[str], timeout: float = PATIENCE
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        words, cwd=place.tree, env=dict(env), capture_output=True, text=True, timeout=timeout, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
 
 
 def _passes(story: Story, place: Place, env: Mapping[str, str]) -> bool | None:
@@ -458,5 +459,8 @@ def _figures(story: Story, ending: Ending) -> list[str]:
         (ending.seconds > expect.get("max_seconds", PATIENCE), f"took {ending.seconds:.0f} s"),
     ]  # fmt: skip
     text = ending.text.lower()
+    if "heard" in expect:
+        is_heard = ending.attempts > 1 or expect["heard"] in text
+        checks.append((not is_heard, "the message was neither heard nor reported"))
     missing = [f"does not say {words!r}" for words in expect.get("mentions", []) if words.lower() not in text]
     return [said for is_wrong, said in checks if is_wrong] + missing

@@ -1,4 +1,4 @@
-"""Stories of careless, dishonest and honest agents: a few on the scripted agent, all of them on the real Claude Code."""
+"""Stories of agents, honest and not: a few on the scripted agent, all of them on the real Claude Code."""
 
 import shutil
 from collections import Counter
