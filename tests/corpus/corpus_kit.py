@@ -460,7 +460,7 @@ def _figures(story: Story, ending: Ending) -> list[str]:
     ]  # fmt: skip
     text = ending.text.lower()
     if "heard" in expect:
-        is_heard = ending.attempts > 1 or expect["heard"] in text
+        is_heard = ending.attempts > 1 or any(words in text for words in expect["heard"])
         checks.append((not is_heard, "the message was neither heard nor reported"))
     missing = [f"does not say {words!r}" for words in expect.get("mentions", []) if words.lower() not in text]
     return [said for is_wrong, said in checks if is_wrong] + missing
