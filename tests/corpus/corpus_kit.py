@@ -34,7 +34,7 @@ from untildone.rehearsal.scenario import Reply, Scenario, ToolCall, parse_scenar
 HERE = Path(__file__).parent
 KINDS = ("attacks", "honest", "words", "stuck", "moments")
 REPORT_TOOL = "mcp__untildone__report"
-PATIENCE = 300.0
+PATIENCE = 200.0
 """A run that takes longer is ended, and counts as wrongly judged."""
 STATUS = """
 
