@@ -34,8 +34,8 @@ from untildone.rehearsal.scenario import Reply, Scenario, ToolCall, parse_scenar
 HERE = Path(__file__).parent
 KINDS = ("attacks", "honest", "words", "stuck", "moments")
 REPORT_TOOL = "mcp__untildone__report"
-PATIENCE = 200.0
-"""A run that takes longer is ended, and counts as wrongly judged."""
+PATIENCE = 400.0
+"""A run that takes longer is ended, and counts as wrongly judged; a story may set another `patience`."""
 STATUS = """
 
 ---LOOP_STATUS---
@@ -278,7 +278,7 @@ def play(story: Story, folder: Path, python: str = sys.executable) -> Ending:
             daemon=True,
         )
         watching.start()
-        late, (out, err) = _end_of(process)
+        late, (out, err) = _end_of(process, story.expect.get("patience", PATIENCE))
         seconds = time.monotonic() - began
         result = {"exit_reason": "too_late"} if late else _parsed(out)
         watching.join(timeout=30)
@@ -306,9 +306,9 @@ def _prepare(story: Story, place: Place, env: Mapping[str, str]) -> None:
         assert done.returncode == 0, (story.name, done.stderr)
 
 
-def _end_of(process: "subprocess.Popen[str]") -> tuple[bool, tuple[str, str]]:
+def _end_of(process: "subprocess.Popen[str]", patience: float) -> tuple[bool, tuple[str, str]]:
     try:
-        return False, process.communicate(timeout=PATIENCE)
+        return False, process.communicate(timeout=patience)
     except subprocess.TimeoutExpired:
         process.kill()
         return True, process.communicate()
