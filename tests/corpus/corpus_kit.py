@@ -110,9 +110,28 @@ class Story:
     """Played by the scripted agent in the bounded suite too."""
 
 
+EXPECTATIONS = frozenset(
+    [
+        "verdict",
+        "stops_by",
+        "never_stops",
+        "reason",
+        "books",
+        "max_usd",
+        "max_attempts",
+        "min_attempts",
+        "max_seconds",
+        "mentions",
+        "heard",
+        "patience",
+    ]
+)
+
+
 def load(path: Path) -> Story:
     """Read one story; a key that is not known is an error."""
     table = tomllib.loads(path.read_text())
+    assert set(table["expect"]) <= EXPECTATIONS, path
     steps = tuple(Step(**step) for step in table.pop("iteration", []))
     lists = {key: tuple(table.pop(key)) for key in ("options", "path", "meanwhile") if key in table}
     return Story(name=path.stem, kind=path.parent.name, cls=table.pop("class"), steps=steps, **lists, **table)
