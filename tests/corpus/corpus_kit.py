@@ -439,8 +439,10 @@ def outcome(ending: Ending) -> str:
 
 def wrong(story: Story, ending: Ending) -> str:
     """What was judged wrongly; empty if nothing was."""
-    if ending.reason in {"internal_error", "too_late"}:
-        return f"it ended with {ending.reason}"
+    if ending.attempts == 0 and ending.reason not in story.expect.get("reason", []):
+        return f"no iteration was made ({ending.reason})"  # then the story proves nothing
+    if ending.reason == "internal_error":
+        return "it ended with an internal error"
     checks = {"verdict": _verdict, "stops_by": _stops_by, "never_stops": _never_stops}
     found = [judge(story, ending) for key, judge in checks.items() if key in story.expect]
     return "; ".join(filter(None, [*found, *_figures(story, ending)]))
