@@ -33,6 +33,8 @@ REVIEW = "CRASH_REVIEW"
 DRIVER = "CRASH_DRIVER"
 """The process that is to die; between it and git stands the guard."""
 HOOK = "echo called >> ../hooks.txt"
+_COUNTS_WHAT_IS_MISSING = "n=0; for f in {}; do test -f $f || n=$((n + 1)); done; echo $n files missing; test $n = 0"
+"""A check that says nothing would show no progress while one file after the other is written."""
 
 
 def run_id_of(stage: Path) -> str:
@@ -86,7 +88,7 @@ class Job:
             goal="write three files",
             cwd=str(self.stage / "repo"),
             name="crashing",
-            contract=Contract(checks=commands(f"test -f {self.work[-1]}")),
+            contract=Contract(checks=commands(_COUNTS_WHAT_IS_MISSING.format(" ".join(self.work)))),
             landing=Landing(land=self.land),
             review=Review(when=self.review),
             options=AgentOptions(allowed_tools=("Bash",)),
