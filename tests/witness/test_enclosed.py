@@ -262,8 +262,11 @@ async def test_a_plain_folder_and_a_copy_of_the_tree_are_enclosed_too(
     assert result.output_tail == f"{plain}\none\na\n"
 
 
-async def test_a_home_inside_of_the_tree_is_replaced_by_another(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(stage.repo))
+@pytest.mark.parametrize("home", ["repo", "nowhere"])
+async def test_a_home_that_is_in_the_tree_or_not_there_is_replaced_by_another(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    monkeypatch.setenv("HOME", str(stage.tmp / home))
     (result,) = await stage.examine("echo $HOME; touch ~/x; cat a.txt")
     assert (result.passed, result.output_tail) == (True, "/tmp/home\na\n")
 

@@ -25,7 +25,7 @@ async def test_checks_run_in_order_in_one_room_in_their_folders_with_their_own_t
         "touch made-by-first",
         "test -f made-by-first",
         CheckSpec(name="below", command="test -f b.txt && pwd", folder="sub"),
-        CheckSpec(name="slow", command="echo begun; sleep 60", timeout=0.3),
+        CheckSpec(name="slow", command="echo begun; sleep 60", timeout=2.0),
         CheckSpec(name="nowhere", command="true", folder="gone"),
         CheckSpec(name="outside", command="true", folder="../.."),
     )
@@ -53,7 +53,7 @@ async def test_the_setup_runs_once_before_all_checks(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setup", "timeout", "exit_code"), [("echo no network; exit 7", 60.0, 7), ("echo no network; sleep 60", 0.3, None)]
+    ("setup", "timeout", "exit_code"), [("echo no network; exit 7", 60.0, 7), ("echo no network; sleep 60", 2.0, None)]
 )
 async def test_a_failed_setup_fails_everything_by_name_and_with_its_output(
     stage: Stage, setup: str, timeout: float, exit_code: int | None

@@ -73,6 +73,8 @@ def enclosed(view: View, *, program: str = "bwrap") -> tuple[str, ...]:
     argv += ["--unshare-user"] if view.as_user else []
     argv += [word for name in _ROOT_MAY if view.root for word in ("--cap-add", f"CAP_{name}")]
     argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    # A database server that root starts as another user has its shared memory there.
+    argv += ["--perms", "1777", "--tmpfs", "/dev/shm"] if view.root else []  # noqa: S108
     # What lies deeper comes later: it is seen on top of what lies around it.
     for mount in sorted(view.mounts, key=lambda one: len(Path(one.place).parts)):
         argv += [*_WORDS[mount.kind], *([mount.source] if mount.source else []), mount.place]
@@ -143,7 +145,7 @@ class Bubblewrap:
         home = _real(Path(self._env.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir))
         fresh = _fresh_folders(Path(checkout.around))
         seen_home = home
-        if any(home.is_relative_to(tree) for tree in trees) or home == Path("/"):
+        if home == Path("/") or not home.is_dir() or any(home.is_relative_to(tree) for tree in trees):
             seen_home = Path("/tmp/home")  # noqa: S108 - in the fresh one
         hidden = _hidden(trees, home if seen_home == home else None, (*self._own, Path(checkout.around)))
         around = Surroundings(home=home, hidden=hidden, trees=trees, own=self._own)
