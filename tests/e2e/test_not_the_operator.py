@@ -59,7 +59,7 @@ if deed == "garbage":
 print("done", deed)
 """
 TRACES = {
-    "forge": "(continuous.stop_requested), ",
+    "forge": "(continuous.stop_requested)",
     "spend": "(agent.reply)",
     "delete": "records were deleted",
     "state": "saved state was changed",
