@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bell import bell
 from engine.rig import Rig, claim, idle, writes
 from untildone.agents.scripted import Act
 from untildone.core import events as ev
@@ -49,10 +50,6 @@ def contract(*checks: str, **more: Any) -> Contract:
     return Contract(checks=commands(*checks), **{"guard": "off", **more})
 
 
-def counted(rig: Rig, name: str = "count") -> int:
-    return (rig.tmp / name).read_text().count("x")
-
-
 def has_red_test(rig: Rig, **files: str) -> None:
     (rig.repo / "tests").mkdir()
     (rig.repo / "app.py").write_text("def f():\n    return 0\n")
@@ -81,13 +78,14 @@ async def test_what_a_check_leaves_behind_is_never_in_the_tree(rig: Rig) -> None
     (rig.repo / "node_modules").mkdir()
     (rig.repo / "node_modules" / "x").touch()
     check = "echo junk > report.xml; echo touched >> a.txt; rm -rf node_modules; "
-    red, green = (f"{check} echo x >> {rig.tmp / name};" for name in ("red", "green"))
+    with bell() as rung:
 
-    def work(order: Order) -> Outcome:
-        assert (counted(rig, "red"), counted(rig, "green")) == (2, 1), "red is run once more, in a copy of the tree"
-        return writes(rig.repo / "b.txt", "b\n", claim())(order)
+        def work(order: Order) -> Outcome:
+            assert rung.rung == ["red", "green", "red"], "red is run once more, in a copy of the tree"
+            return writes(rig.repo / "b.txt", "b\n", claim())(order)
 
-    state, _ = await rig.run([work], contract=contract(f"{red} test -f b.txt", f"{green} true"))
+        red, green = (f"{check} {rung.ring(name)};" for name in ("red", "green"))
+        state, _ = await rig.run([work], contract=contract(f"{red} test -f b.txt", f"{green} true"))
     assert state.stop_reason == "validation_passed"
     assert rig.git("show", "--format=", "--name-only", "HEAD").split() == ["b.txt"]
     assert (rig.repo / "a.txt").read_text() == "a\n"
@@ -151,26 +149,28 @@ async def test_before_the_first_commit_there_is_nothing_to_refuse(rig: Rig) -> N
 @pytest.mark.soak
 async def test_a_check_that_wavers_at_the_start_is_flaky_and_not_refused(rig: Rig) -> None:
     # Red, green in the room: no reason to ask for a setup.
-    count = rig.tmp / "count"
-    check = f"echo x >> {count}; test $(wc -l < {count}) -ne 1"
-    state, _ = await rig.run([claim()], contract=contract(check))
+    verdicts = iter("1")
+    with bell(lambda _: next(verdicts, "0")) as asked:
+        check = f"exit $({asked.ring()})"
+        state, _ = await rig.run([claim()], contract=contract(check))
     assert (state.stop_reason, state.flaky) == ("validation_passed", (check,))
     assert [result.flaky for result in rig.seen(ev.BaselineTaken)[0].checks] == [True]
     # In the room, in a copy of the tree, in the room again; after the claim once, and three times because it wavered.
-    assert counted(rig) == 7
+    assert len(asked.rung) == 7
 
 
 async def test_a_check_that_does_not_end_in_time_is_run_once(rig: Rig) -> None:
-    wanted = contract(f"echo x >> {rig.tmp / 'count'}; sleep 60", timeout=0.3)
-    state, _ = await rig.run([idle()], Policy(max_runs=1), contract=wanted)
-    assert (state.stop_reason, counted(rig)) == ("max_runs_reached", 1)
+    with bell() as rung:
+        wanted = contract(f"{rung.ring()}; sleep 60", timeout=3)
+        state, _ = await rig.run([idle()], Policy(max_runs=1), contract=wanted)
+    assert (state.stop_reason, len(rung.rung)) == ("max_runs_reached", 1)
 
 
 async def test_what_is_run_before_any_work_is_said_once_and_can_be_left_out(rig: Rig) -> None:
-    check = f"echo x >> {rig.tmp / 'count'}; test -f b.txt"
     steps = [writes(rig.repo / "b.txt", "b\n", claim())]
-    state, _ = await rig.run(steps, contract=contract(check, baseline=False))
-    assert (state.stop_reason, counted(rig), state.baseline) == ("validation_passed", 1, None)
+    with bell() as rung:
+        state, _ = await rig.run(steps, contract=contract(f"{rung.ring()}; test -f b.txt", baseline=False))
+    assert (state.stop_reason, len(rung.rung), state.baseline) == ("validation_passed", 1, None)
     (verdict,) = rig.seen(ev.IterationValidation)
     assert [one.was_green for one in verdict.checks] == [None]
     assert "not known" in dict(standing(state))["red before"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bell import bell
 from engine.rig import Rig, claim, idle, writes
 from git.landing_kit import files_of, work_on
 from untildone.core import events as ev
@@ -145,28 +146,31 @@ async def test_who_cannot_mend_it_is_not_asked_for_ever(rig: Rig) -> None:
 
 
 MOVES_THE_BASE = """
-test -f x.txt && test -f y.txt && exit 1
-[ "$(git log -1 --format=%s)" = "make it work" ] || exit 0
-echo again >> {count}
-n=$(wc -l < {count})
-[ "$n" -gt 3 ] && exit 0
-[ "$n" = 3 ] && name=y.txt || name=m$n.txt
-blob=$(echo $name | git hash-object -w --stdin)
-tree=$(printf '%s\\n100644 blob %s\\t%s\\n' "$(git ls-tree work)" $blob $name | git mktree)
-git update-ref refs/heads/work $(git -c user.name=B -c user.email=b@b commit-tree $tree -p work -m "human $n")
+blob=$(echo $1 | git hash-object -w --stdin)
+tree=$(printf '%s\\n100644 blob %s\\t%s\\n' "$(git ls-tree work)" $blob $1 | git mktree)
+git update-ref refs/heads/work $(git -c user.name=B -c user.email=b@b commit-tree $tree -p work -m "human $2")
 """
 
 
 async def test_a_red_base_is_reverted_and_the_run_told(rig: Rig) -> None:
     """A base that never stands still is landed on unseen; what is red then is taken back."""
-    (rig.tmp / "check.sh").write_text(MOVES_THE_BASE.format(count=rig.tmp / "count"))
+    moves = iter(["m1.txt", "m2.txt", "y.txt"])
+
+    def move(_: str) -> str:
+        if name := next(moves, ""):
+            number = str(["m1.txt", "m2.txt", "y.txt"].index(name) + 1)
+            subprocess.run(["sh", "-c", MOVES_THE_BASE, "sh", name, number], cwd=rig.repo, check=True)
+        return ""
 
     def without_x(order: Order) -> Outcome:
         (rig.repo / "x.txt").unlink()
         return writes(rig.repo / "z.txt", "z\n", claim())(order)
 
     x = writes(rig.repo / "x.txt", "x\n", claim())
-    state, prompts = await run(rig, x, without_x, check=f"sh {rig.tmp / 'check.sh'}")
+    with bell(move) as base:
+        is_merged = '[ "$(git log -1 --format=%s)" = "make it work" ]'
+        check = f"! {{ test -f x.txt && test -f y.txt; }} && {{ ! {is_merged} || {base.ring()}; }}"
+        state, prompts = await run(rig, x, without_x, check=check)
     assert state.stop_reason == "validation_passed"
     (reverted,) = rig.seen(ev.LandingReverted)
     assert subjects(rig) == [GOAL, f'Revert "{GOAL}"', GOAL, "human 3", "human 2", "human 1", "first"]
@@ -178,19 +182,20 @@ async def test_a_red_base_is_reverted_and_the_run_told(rig: Rig) -> None:
 
 async def test_a_stop_calls_it_off_and_the_next_driver_lands(rig: Rig) -> None:
     is_merged = f"[ \"$(git log -1 --format=%s)\" = '{GOAL}' ]"
-    slow = f"[ -e {rig.tmp}/go ] || ! {is_merged} || {{ touch {rig.tmp}/looking; sleep 60; }}"
     old = rig.git("rev-parse", "work")
-    task = asyncio.ensure_future(run(rig, writes(rig.repo / "b.txt", "b\n", claim()), check=slow))
-    async with asyncio.timeout(60):
-        while not (rig.tmp / "looking").exists():
-            await asyncio.sleep(0.01)
-        await rig.say(ev.StopRequested(by="u"))
-        state, _ = await task
-    assert state.stop_reason == "stop_requested"
-    assert rig.git("rev-parse", "work") == old
-    assert rig.seen(ev.LandingMerged) == []
-    (rig.tmp / "go").touch()
-    state, agent = await rig.resume([])
+    answers = iter(["wait"])
+    with bell(lambda _: next(answers, "go")) as looking:
+        slow = f"! {is_merged} || [ $({looking.ring()}) = go ] || sleep 60"
+        task = asyncio.ensure_future(run(rig, writes(rig.repo / "b.txt", "b\n", claim()), check=slow))
+        async with asyncio.timeout(60):
+            while not looking.rung:
+                await asyncio.sleep(0.01)
+            await rig.say(ev.StopRequested(by="u"))
+            state, _ = await task
+        assert state.stop_reason == "stop_requested"
+        assert rig.git("rev-parse", "work") == old
+        assert rig.seen(ev.LandingMerged) == []
+        state, agent = await rig.resume([])
     assert (state.stop_reason, agent.orders) == ("validation_passed", [])
     assert subjects(rig) == [GOAL, "first"]
     assert len(rig.seen(ev.LandingMerged)) == 1

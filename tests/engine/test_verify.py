@@ -3,13 +3,16 @@
 import asyncio
 import itertools
 import os
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bell import bell
 from engine.pull_kit import BRANCH, GREEN, RUNNING, pull_rig
 from engine.rig import Rig, claim, counting, idle, writes
 from untildone.agents.scripted import Act
@@ -200,45 +203,41 @@ async def test_a_hidden_check_that_is_refused_at_the_start_gives_nothing_away(ri
 # --- flaky -----------------------------------------------------------------------------------------------
 
 
-def verdicts_of(rig: Rig, pattern: Iterable[bool]) -> str:
-    """A check that gives these verdicts, one after the other and whatever the commit is, and passes after that."""
-    for number, passes in enumerate(pattern, 1):
-        (rig.tmp / f"verdict-{number}").write_text("0" if passes else "1")
-    count = rig.tmp / "count"
-    return (
-        f"n=$(($(cat {count} 2>/dev/null || echo 0) + 1)); echo $n > {count}; "
-        f"exit $(cat {rig.tmp}/verdict-$n 2>/dev/null || echo 0)"
-    )
+@contextmanager
+def verdicts_of(pattern: Iterable[bool]) -> Iterator[tuple[str, list[str]]]:
+    """A check that gives these verdicts, one after the other and whatever the commit is, and passes after that.
 
-
-def times_run(rig: Rig) -> int:
-    return int((rig.tmp / "count").read_text())
+    Besides, a list with an entry for each time it was run.
+    """
+    verdicts = iter(pattern)
+    with bell(lambda _: "0" if next(verdicts, True) else "1") as asked:
+        yield f"exit $({asked.ring()})", asked.rung
 
 
 @pytest.mark.soak
 async def test_a_flaky_check_is_believed_only_after_three_passes_in_a_row(rig: Rig) -> None:
     # The baseline passes; after the claim: red, green, and three times green in a room of its own.
-    check = verdicts_of(rig, [True, False, True])
-    state, _ = await rig.run([claim()], contract=contract(check))
-    assert (state.stop_reason, state.flaky, times_run(rig)) == ("validation_passed", (check,), 6)
-    (verdict,) = rig.seen(ev.IterationValidation)
-    assert [(seen.passed, seen.flaky) for seen in verdict.checks] == [(True, True)]
+    with verdicts_of([True, False, True]) as (check, times):
+        state, _ = await rig.run([claim()], contract=contract(check))
+        assert (state.stop_reason, state.flaky, len(times)) == ("validation_passed", (check,), 6)
+        (verdict,) = rig.seen(ev.IterationValidation)
+        assert [(seen.passed, seen.flaky) for seen in verdict.checks] == [(True, True)]
 
 
 async def test_a_flaky_check_that_fails_again_is_not_believed_and_stays_suspect(rig: Rig) -> None:
     # Red, green, then green and red: no. After the next claim it is green at once, and must be so three times more.
-    check = verdicts_of(rig, [True, False, True, True, False])
-    state, agent = await rig.run([claim(), claim()], contract=contract(check))
-    assert (state.stop_reason, state.attempts, times_run(rig)) == ("validation_passed", 2, 9)
-    assert [verdict.passed for verdict in rig.seen(ev.IterationValidation)] == [False, True]
-    assert "both verdicts on the same commit" in agent.orders[1].prompt
+    with verdicts_of([True, False, True, True, False]) as (check, times):
+        state, agent = await rig.run([claim(), claim()], contract=contract(check))
+        assert (state.stop_reason, state.attempts, len(times)) == ("validation_passed", 2, 9)
+        assert [verdict.passed for verdict in rig.seen(ev.IterationValidation)] == [False, True]
+        assert "both verdicts on the same commit" in agent.orders[1].prompt
 
 
 async def test_red_twice_and_then_green_on_the_same_commit_is_not_believed_at_once(rig: Rig) -> None:
     # The baseline passes; the first claim is red twice. Nothing is changed, and the same commit passes, three times.
-    check = verdicts_of(rig, [True, False, False, True, True, True, False])
-    state, _ = await rig.run([claim(), claim()], Policy(max_runs=2), contract=contract(check))
-    assert (state.verified, state.flaky, times_run(rig)) == (False, (check,), 7)
+    with verdicts_of([True, False, False, True, True, True, False]) as (check, times):
+        state, _ = await rig.run([claim(), claim()], Policy(max_runs=2), contract=contract(check))
+        assert (state.verified, state.flaky, len(times)) == (False, (check,), 7)
 
 
 async def test_what_passes_only_because_the_first_try_left_something_is_not_believed(rig: Rig) -> None:
@@ -359,17 +358,18 @@ async def test_ci_is_waited_for_and_believed_about_this_commit_only(tmp_path: Pa
 
 
 async def test_a_stop_calls_the_checks_off_at_once_and_leaves_nothing(rig: Rig) -> None:
-    begun = rig.tmp / "begun"
-    check = f"test ! -f b.txt || {{ echo $$ > {begun}; sleep 60; }}"
-    running = asyncio.create_task(rig.run([writes(rig.repo / "b.txt", "", claim())], contract=contract(check)))
-    async with asyncio.timeout(60):
-        while not begun.exists() or not begun.read_text():
-            await asyncio.sleep(0.01)
-    await rig.say(ev.StopRequested(by="test"))
-    async with asyncio.timeout(60):
-        state, _ = await running
+    with bell() as begun:
+        check = f"test ! -f b.txt || {{ {begun.ring()}; sleep 60.{os.getpid()}; }}"
+        running = asyncio.create_task(rig.run([writes(rig.repo / "b.txt", "", claim())], contract=contract(check)))
+        async with asyncio.timeout(60):
+            while not begun.rung:
+                await asyncio.sleep(0.01)
+        await rig.say(ev.StopRequested(by="test"))
+        async with asyncio.timeout(60):
+            state, _ = await running
     assert (state.stop_reason, state.claim_due, rig.seen(ev.IterationValidation)) == ("stop_requested", True, [])
-    assert not Path(f"/proc/{begun.read_text().strip()}").exists()
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not any(f"sleep 60.{os.getpid()}".replace(" ", "\0").encode() in command for command in commands)
     await no_trace_of_rooms(rig)
 
 
@@ -400,10 +400,7 @@ async def test_a_room_that_cannot_be_made_is_not_held_against_the_claim(rig: Rig
     rooms = rig.tmp / "state" / "rooms"
 
     def act(_: Order) -> Outcome:
-        for left in rooms.glob("*"):
-            left.rmdir() if left.is_dir() else left.unlink()
-        if rooms.exists():
-            rooms.rmdir()
+        shutil.rmtree(rooms, ignore_errors=True)
         rooms.touch()  # a file where a folder must be
         return claim()
 
@@ -417,9 +414,7 @@ async def test_a_room_that_cannot_be_made_is_not_held_against_the_claim(rig: Rig
 
 async def test_a_dead_drivers_room_is_gone_after_the_next_start(rig: Rig) -> None:
     left = rig.tmp / "state" / "rooms" / rig.run_id / "dead" / f"untildone-{rig.run_id}-dead"
-    left.parent.mkdir(parents=True)
-    (left.parent / "made").write_text(f"{rig.repo}/.git\n")
-    rig.git("worktree", "add", "-q", "--detach", "--lock", str(left), "HEAD")
+    left.mkdir(parents=True)
     await rig.run([counting(rig.repo / "n.txt")], Policy(max_runs=1))
     await no_trace_of_rooms(rig)
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 from weakref import WeakSet
@@ -232,7 +232,7 @@ class HostSpawner:
         spared = _self_and_ancestors()
         marked = _marked(run_id) - spared
         _wait_for_guards(marked)
-        return _end(run_id, (MARKER, CHECK_MARKER), spared)
+        return _end(run_id, (MARKER, CHECK_MARKER), spared, ended=marked)
 
     def end_leftovers(self, run_id: str) -> int:
         """End what programs of this run left running in the background; returns how many processes.
@@ -243,8 +243,9 @@ class HostSpawner:
         return _end(run_id, (MARKER,), spared)
 
 
-def _end(run_id: str, markers: Sequence[str], spared: set[int]) -> int:
-    ended: set[int] = set()
+def _end(run_id: str, markers: Sequence[str], spared: set[int], ended: Collection[int] = ()) -> int:
+    """End all processes with these markers; `ended`: those that were there and may have ended by now."""
+    ended = set(ended)
     for number in (signal.SIGTERM, signal.SIGKILL):
         give_up = time.monotonic() + SWEEP_GRACE
         signalled: set[int] = set()
