@@ -230,18 +230,22 @@ def orphan(marker: str, token: str, variable: str = "UNTILDONE_RUN", *, stubborn
     )
 
 
+RUN = f"run-{os.getpid()}"
+"""Its own in each process: a sweep ends all processes of a run, also those of tests that run beside it."""
+
+
 @pytest.mark.parametrize(("marker", "stubborn"), [("UNTILDONE_RUN", True), ("UNTILDONE_CHECK_OF", False)])
 async def test_sweep_ends_the_orphans_of_this_run_and_spares_others(token: str, marker: str, *, stubborn: bool) -> None:
     mine, other = f"{token}1", f"{token}2"
-    orphan("run-a", mine, marker, stubborn=stubborn)
-    orphan("run-ab", other)
+    orphan(RUN, mine, marker, stubborn=stubborn)
+    orphan(f"{RUN}b", other)
     try:
         assert await eventually(lambda: len(living(token)) == 2)
-        assert HostSpawner().sweep("run-a") == 1
+        assert HostSpawner().sweep(RUN) == 1
         assert (living(mine), len(living(other))) == ([], 1)
-        assert HostSpawner().sweep("run-a") == 0
+        assert HostSpawner().sweep(RUN) == 0
     finally:
-        assert HostSpawner().sweep("run-ab") == 1
+        assert HostSpawner().sweep(f"{RUN}b") == 1
     assert living(other) == []
 
 

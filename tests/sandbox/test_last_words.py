@@ -25,12 +25,12 @@ from pathlib import Path
 from untildone.sandbox.host import HostSpawner
 
 async def main():
-    env = {"PATH": os.environ["PATH"], "UNTILDONE_RUN": "r1"}
+    env = {"PATH": os.environ["PATH"], "UNTILDONE_RUN": sys.argv[3]}
     spawner = HostSpawner(Path(sys.argv[2]))
     process = await spawner.spawn([sys.executable, "-c", sys.argv[1]], cwd="/", env=env)
     await process.read(1)
     print("ready", process.pid, flush=True)
-    if len(sys.argv) > 3:
+    if len(sys.argv) > 4:
         os.kill(os.getpid(), 19)
     await process.wait()
 
@@ -52,6 +52,8 @@ say(type="first")
 signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
 while True: time.sleep(0.01)
 """
+RUN = f"r{os.getpid()}"
+"""Its own in each process: a sweep ends all processes of a run, also those of tests that run beside it."""
 REQUESTING = 'say(type="system", subtype="status", status="requesting")'
 
 
@@ -61,7 +63,7 @@ def stubborn(leaves_at: int, more: str = "") -> str:
 
 def killed_driver(program: str, folder: Path, *more: str) -> int:
     """Start a loop, kill it once the program spoke; returns the guard's pid."""
-    argv = [sys.executable, "-c", DRIVER, program, str(folder), *more]
+    argv = [sys.executable, "-c", DRIVER, program, str(folder), RUN, *more]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as driver:
         assert driver.stdout is not None
         word, pid = driver.stdout.readline().split()
@@ -71,7 +73,7 @@ def killed_driver(program: str, folder: Path, *more: str) -> int:
 
 
 async def words_of(folder: Path, pid: int) -> list[dict[str, object]]:
-    path = folder / f"r1-{pid}.jsonl"
+    path = folder / f"{RUN}-{pid}.jsonl"
     assert await eventually(path.exists)
     assert path.stat().st_mode & 0o777 == 0o600
     assert await eventually(lambda: guard.is_zombie(pid))
@@ -114,7 +116,7 @@ async def test_only_the_end_of_very_much_is_kept_and_from_a_whole_line_on(tmp_pa
 
 
 async def test_an_orderly_end_leaves_no_words(tmp_path: Path) -> None:
-    env = {**ENV, "UNTILDONE_RUN": "r1"}
+    env = {**ENV, "UNTILDONE_RUN": RUN}
     process = await HostSpawner(tmp_path / "words").spawn(["sh", "-c", "echo hi; sleep 100"], cwd="/", env=env)
     assert await process.read() == b"hi\n"
     await process.end(0.2)
@@ -123,7 +125,7 @@ async def test_an_orderly_end_leaves_no_words(tmp_path: Path) -> None:
 
 async def test_words_that_cannot_be_written_keep_nothing_alive(tmp_path: Path) -> None:
     folder = tmp_path / "words"
-    argv = [sys.executable, "-c", DRIVER, "import time; print(1, flush=True); time.sleep(987654)", str(folder)]
+    argv = [sys.executable, "-c", DRIVER, "import time; print(1, flush=True); time.sleep(987654)", str(folder), RUN]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as driver:
         assert driver.stdout is not None
         pid = int(driver.stdout.readline().split()[1])
@@ -136,7 +138,7 @@ async def test_words_that_cannot_be_written_keep_nothing_alive(tmp_path: Path) -
 async def test_a_sweep_lets_a_guard_finish(tmp_path: Path) -> None:
     """A driver that comes right after the death must not cut the last words short."""
     pid = killed_driver(stubborn(signal.SIGTERM), tmp_path)
-    assert await asyncio.to_thread(HostSpawner().sweep, "r1") >= 1
+    assert await asyncio.to_thread(HostSpawner().sweep, RUN) >= 1
     assert guard.is_zombie(pid)
     assert (await words_of(tmp_path, pid))[-1] == {"type": "heard", "signal": signal.SIGTERM}
 
