@@ -26,6 +26,7 @@ from untildone import Policy, run
 from untildone.agents.prices import cost
 from untildone.agents.scripted import ScriptedAgent
 from untildone.core.outcome import Order, Outcome, Usage
+from untildone.core.policy import Review
 from untildone.rehearsal.environment import as_subscriber, claude_environment
 from untildone.rehearsal.ledger import LedgerLine
 from untildone.rehearsal.model import ScriptedModel
@@ -286,7 +287,9 @@ def play(story: Story, folder: Path, python: str = sys.executable) -> Ending:
         began = time.monotonic()
         options = [place.filled(option) for option in story.options]
         tools = ["--allowed-tools", "Bash,Read,Edit,Write"]
-        words = ["run", story.goal, *options, "--name", "story", *tools, "--json"]
+        # Another version may not have it.
+        unreviewed = ["--no-dispute-review"] if python == sys.executable else []
+        words = ["run", story.goal, *options, *unreviewed, "--name", "story", *tools, "--json"]
         process = subprocess.Popen(
             [python, "-m", "untildone", *words], cwd=place.tree, env=env, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -387,7 +390,10 @@ def play_scripted(story: Story, folder: Path, setenv: Callable[[str, str], None]
         policy = Policy(max_runs=int(flags["-m"]))
         began = time.monotonic()
         agent = ScriptedAgent(_acts(story, place))
-        result = run(story.goal, policy, cwd=place.tree, checks=checks, agent=agent, store=folder / "state")
+        unreviewed = Review(disputes=False)
+        result = run(
+            story.goal, policy, cwd=place.tree, checks=checks, agent=agent, store=folder / "state", review=unreviewed
+        )
         return Ending(
             reason=str(result.reason), success=result.success, attempts=result.attempts,
             seconds=time.monotonic() - began,

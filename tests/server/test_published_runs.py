@@ -58,7 +58,7 @@ def test_the_story_of_a_published_worker() -> None:
     assert early.progress == pytest.approx(0.25)
     end, rows = told(STORY)
     assert (end.status, end.success, end.verified, end.progress) == ("completed", True, False, 1.0)
-    assert end.why.startswith("Done: there were no checks")
+    assert end.why.startswith("Done: by the agent's word")
     assert (end.attempts, end.successes, end.cost_usd) == (3, 2, 2.0)
     assert [row.outcome for row in rows.values()] == ["ok", "no_result", "ok"]
     assert (rows[1].summary, rows[1].cost_usd, rows[1].seconds) == ("did it", 1.5, 10.0)

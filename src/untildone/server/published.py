@@ -126,8 +126,8 @@ def _counted(seen: Projection, data: Mapping[str, Any]) -> Projection:
 
 def _ended(seen: Projection, reason: str) -> Projection:
     success = reason in DONE
-    said = "it gave no reason" if reason == "unknown" else meaning(reason)
     what = "Done" if success else "Stopped"
+    said = "it gave no reason" if reason == "unknown" else meaning(reason).removeprefix(f"{what.lower()} ")
     return replace(
         seen,
         status="completed" if success else "suspended",
