@@ -133,7 +133,11 @@ def test_what_cannot_be_taken_apart_is_put_back_whole() -> None:
     ],
 )
 def test_the_scripts_that_a_check_names(text: str, names: list[str]) -> None:
-    assert named_files(text) == names
+    assert named_files(text, is_check=True) == names
+
+
+def test_a_script_that_is_only_named_elsewhere_may_be_what_is_built() -> None:
+    assert named_files("build:\n\tcp src/report.sh build/report\n\tsh tools/all.sh\n") == ["tools/all.sh"]
 
 
 def test_what_takes_the_place_of_something_installed() -> None:

@@ -146,19 +146,23 @@ _FOLLOWED = 200
 _TEXT = 200_000
 
 
-def named_files(text: str) -> list[str]:
-    """The files that a command, a script or a file of targets may run, by the words in it."""
+def named_files(text: str, *, is_check: bool = False) -> list[str]:
+    """The files that a check, or a script or file of targets that it uses, runs in order to judge, by their names.
+
+    A shell script that a check names judges. One that another file names may be what is built: it has to be run there.
+    """
     text = text[:_TEXT]
     words = [word.removeprefix("./") for word in _WORD.findall(text)]
     run = {word.removeprefix("./") for word in _RUN_BY_A_SHELL.findall(text)}
     runners = [file for word in words for file in _RUNNERS.get(word, ())]
-    return list(dict.fromkeys([*runners, *(word for word in words if word in run or _may_be_run(word))]))[:_FOLLOWED]
+    named = (word for word in words if word in run or (is_check and _SCRIPT.search(word)) or _judges_by_name(word))
+    return list(dict.fromkeys([*runners, *named]))[:_FOLLOWED]
 
 
-def _may_be_run(word: str) -> bool:
-    """Scripts of a shell always; a program only if its name says that it judges, as it may be what is under test."""
-    is_program = _PROGRAM.search(word) is not None or ("/" in word and "." not in word.rpartition("/")[2])
-    return _SCRIPT.search(word) is not None or (is_program and _NAMED_AS_A_JUDGE.search(word) is not None)
+def _judges_by_name(word: str) -> bool:
+    """A script or program whose name says that it judges; any other may be what is under test."""
+    is_plain = "/" in word and "." not in word.rpartition("/")[2]
+    return (is_plain or bool(_SCRIPT.search(word) or _PROGRAM.search(word))) and bool(_NAMED_AS_A_JUDGE.search(word))
 
 
 # --- new files that are used in place of others ---------------------------------------------------------------

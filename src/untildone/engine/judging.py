@@ -93,15 +93,15 @@ async def _with_base_judges(
 
 async def judging_scripts(contract: Contract, parts: Parts, start: str) -> list[str]:
     """Scripts of the base that the checks run, and those that these call."""
-    texts = [check.command for check in contract.checks]
+    named = dict.fromkeys(path for check in contract.checks for path in named_files(check.command, is_check=True))
     folders = {check.folder for check in contract.checks}
     found: dict[str, str] = {}
     for _ in range(_DEEP):
-        named = dict.fromkeys(path for text in texts for path in named_files(text))
         wanted = [f"{folder}/{path}" if folder else path for path in named for folder in folders]
         read = await parts.workspace.read_files(start, wanted)
-        texts = [text for path, text in read.items() if path not in found]
+        new = [text for path, text in read.items() if path not in found]
         found |= read
-        if not texts:
+        named = dict.fromkeys(path for text in new for path in named_files(text))
+        if not named:
             break
     return list(found)
