@@ -64,7 +64,7 @@ def test_everything_else_is_as_it_was(say: Say, runs: Runs, project: Path, comma
 
 def test_a_run_that_died_between_its_last_word_and_the_list_is_done(say: Say, runs: Runs, project: Path) -> None:
     runs.begin(project, *FIRST, DONE, status="running")
-    assert "completed" in say("ls").out
+    assert "done by the agent's word" in say("ls").out
     assert "interrupted" not in say("ls").out
     assert [row["status"] for row in json.loads(say("ls", "--json").out)] == ["completed"]
     assert "interrupted" not in say("status").out

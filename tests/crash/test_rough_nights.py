@@ -77,7 +77,7 @@ def test_a_store_deleted_by_the_agent_comes_back(tmp_path: Path, what: str) -> N
 
 def test_a_driver_that_was_stopped_for_a_while_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     stage = CrashStage(tmp_path / "stage")
-    places = (IN_MID_WORK, "before settle 2", "after check 3")
+    places = (IN_MID_WORK, "before settle 2", "after check 4")
     driver = stage.start(",".join(places), "SIGSTOP")
     try:
         for place in places:
