@@ -17,7 +17,7 @@ from untildone.core.state import LoopState
 pytestmark = pytest.mark.anyio
 
 CHECK = "sh tests/run.sh"
-SCRIPT = 'grep -q good app.txt || { echo "FAILED tests/app_test.sh::test_app - no"; exit 1; }\n'
+SCRIPT = 'grep -q good app || { echo "FAILED tests/app_test.sh::test_app - no"; exit 1; }\n'
 APPROVE = idle("The goal asks for it.\n\nREVIEW: APPROVE", session_id="r")
 REFUSE = idle("The test was weakened.\n\nREVIEW: CHANGES", session_id="r")
 DISPUTED = ("tests/app_test.sh::test_app fails",)
@@ -28,7 +28,7 @@ def rig(tmp_path: Path) -> Rig:
     made = Rig(tmp_path)
     (made.repo / "tests").mkdir()
     (made.repo / "tests" / "run.sh").write_text(SCRIPT)
-    (made.repo / "app.txt").write_text("bad\n")
+    (made.repo / "app").write_text("bad\n")
     made.git("add", ".")
     made.git("commit", "-qm", "a program that does not work yet")
     return made
@@ -37,7 +37,7 @@ def rig(tmp_path: Path) -> Rig:
 def does(rig: Rig, **files: str) -> Any:
     def act(_: Order) -> Outcome:
         for name, text in files.items():
-            place = rig.repo / {"script": "tests/run.sh", "app": "app.txt", "new": "tests/more_test.sh"}[name]
+            place = rig.repo / {"script": "tests/run.sh", "app": "app", "new": "tests/more_test.sh"}[name]
             place.write_text(text)
         return claim(session_id="w")
 
@@ -122,7 +122,7 @@ async def test_code_that_asks_whether_it_is_tested_and_a_changed_ci_are_question
     rig.git("commit", "-qm", "ci")
 
     def act(_: Order) -> Outcome:
-        (rig.repo / "app.txt").write_text("good\n")
+        (rig.repo / "app").write_text("good\n")
         ci.write_text("run: true\n")
         (rig.repo / "app.py").write_text("import os\n\nif 'PYTEST_CURRENT_TEST' in os.environ:\n    print(42)\n")
         return claim()

@@ -49,6 +49,18 @@ async def test_what_was_run_and_linked_stays_so(repo, open_in):
     assert [line.split()[0] for line in listed.splitlines()] == ["120000", "100755"]
 
 
+async def test_data_that_a_test_names_is_part_of_it(repo, open_in):
+    repo.write("examples/slugs.csv", "a;b\n")
+    repo.write("examples/other.csv", "a;b\n")
+    repo.write("sub/test_examples.py", 'read("examples/slugs.csv")\n')
+    start = repo.commit()
+    for name in ("slugs", "other"):
+        repo.write(f"examples/{name}.csv", "")
+    repo.write("new.csv", "")
+    new = repo.commit()
+    assert await (await open_in(repo)).changed_data(start, new) == ["examples/slugs.csv"]
+
+
 async def test_texts_of_a_commit_and_what_is_new_between_two(repo, open_in):
     repo.write("ci/check", "one\n")
     repo.write("with space.sh", "two\n")

@@ -170,11 +170,13 @@ def ci_changes(changes: Sequence[FileChange], waived: Sequence[str]) -> list[str
 
 SUSPECT_FILES = (
     "pytest|PYTEST|unittest|JEST_WORKER|VITEST|NODE_TEST|NODE_ENV|node:test|_exit|settrace|reallyExit|__eq__"
+    "|assert|uncaught|exitCode"
 )
 """Words of which one is in every suspect line, for a quick look at what changed (a POSIX expression)."""
 _SUSPECT = re.compile(
     r"PYTEST_CURRENT_TEST|PYTEST_VERSION|\b_?pytest\b|\bunittest\b|JEST_WORKER_ID|\bVITEST\b|NODE_TEST_CONTEXT"
     r"|NODE_ENV\W{1,12}test|node:test|\bos\._exit\(|\bsys\.settrace\(|\bprocess\.reallyExit"
+    r"|\bassert(?:\.\w+)+\s*=[^=>]|uncaughtException|\bexitCode\s*=\s*0\b"
     r"|def __eq__\([^)]*\)[^:\n]*:\s*(?:\"\"\"[^\"]*\"\"\"\s*)?return True\b"
 )
 _PROSE = re.compile(r"\.(?:md|rst|txt|adoc|lock)$|(?:^|/)(?:LICENSE|CHANGELOG)")

@@ -130,6 +130,7 @@ def judge_of(path: str) -> Judged | None:
 
 _WORD = re.compile(r"[\w./-]+")
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|mk)$")
+_DATA = re.compile(r"\.(?:txt|csv|tsv|json|jsonl|ya?ml|xml|in|out|dat|lst|list|golden|expected|approved)$")
 _PROGRAM = re.compile(r"\.(?:py|js|mjs|cjs|ts|rb|pl|php)$")
 _RUN_BY_A_SHELL = re.compile(r"(?:^|[\s;&|(@])(?:(?:ba|da|z|k)?sh|source|\.)\s+(?:-[a-z]+\s+)*([\w./-]*\w)")
 _NAMED_AS_A_JUDGE = re.compile(
@@ -155,8 +156,18 @@ def named_files(text: str, *, is_check: bool = False) -> list[str]:
     words = [word.removeprefix("./") for word in _WORD.findall(text)]
     run = {word.removeprefix("./") for word in _RUN_BY_A_SHELL.findall(text)}
     runners = [file for word in words for file in _RUNNERS.get(word, ())]
-    named = (word for word in words if word in run or (is_check and _SCRIPT.search(word)) or _judges_by_name(word))
+    named = (
+        word
+        for word in words
+        # Data that a check itself names is most likely what it looks at; a script names what it compares with.
+        if word in run or _judges_by_name(word) or (_SCRIPT.search(word) if is_check else is_data(word))
+    )
     return list(dict.fromkeys([*runners, *named]))[:_FOLLOWED]
+
+
+def is_data(path: str) -> bool:
+    """Whether a file holds no code: if what judges names it, it is part of the judgement."""
+    return _DATA.search(path) is not None
 
 
 def _judges_by_name(word: str) -> bool:
@@ -190,6 +201,12 @@ def takes_a_place(path: str, contract: Contract) -> bool:
     run = {module for command in commands for module in _PYTHON_MODULE.findall(command)}
     searched = _SEARCHED_FIRST | {check.folder for check in contract.checks}
     return folder in searched and name.removesuffix(".py") in _IMPORTED_BY_CHECKS | run
+
+
+def test_globs() -> list[str]:
+    """The files of tests, as git takes them from the top of a repository."""
+    globs = [glob for rule in RULES if rule.judge == "test" for glob in rule.globs]
+    return [f":(top,glob)**/{glob}{'*' if glob.endswith('/*') else ''}" for glob in globs]
 
 
 def judges_for(contract: Contract, scripts: Sequence[str]) -> Callable[[str], bool]:

@@ -160,6 +160,12 @@ def conditions(checks: Sequence[CheckSpec]) -> list[CheckSpec]:
     return [check for check in checks if check.kind != "command"]
 
 
+def replaced_programs(changed: Sequence[str], waived: Sequence[str]) -> list[str]:
+    """Programs that checks name and that are not what they were: a name without a folder, as checks name them."""
+    programs = [name for name in changed if "/" not in name and not is_waived(name, waived)]
+    return [f"{name}: this program of a check is not what it was when the run began" for name in programs]
+
+
 def lent_findings(changed: Sequence[str], contract: Contract, let_pass: Sequence[str]) -> list[Finding]:
     """What to say about folders and programs that checks use, that no commit holds, and that are not what they were."""
     text = "the checks use it from outside the commit, and it is not what it was when the run began"

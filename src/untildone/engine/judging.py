@@ -52,7 +52,8 @@ async def compare_judges(
     if contract.guard == "off" and not contract.fail_to_pass:
         return Judged()
     waived = (*contract.waive, *state.waived)
-    judges = judges_for(contract, await judging_scripts(contract, parts, start))
+    scripts = await judging_scripts(contract, parts, start)
+    judges = judges_for(contract, [*scripts, *await parts.workspace.changed_data(start, commit)])
     changes = tuple(
         await parts.workspace.changes(start, commit, lambda path: judges(path) or takes_a_place(path, contract))
     )

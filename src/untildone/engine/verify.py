@@ -20,6 +20,7 @@ from untildone.core.verdict import (
     lent_findings,
     not_run,
     refusal,
+    replaced_programs,
     validation,
 )
 from untildone.engine.conditions import look_at
@@ -155,7 +156,8 @@ async def examine(state: LoopState, parts: Parts, progress: Progress) -> Seen:
         progress(f"looking whether {check.name} holds")
         is_green = all(result.passed for result in results)
         results.append(await look_at(check, state, tree, parts, patient=is_green))
-    findings = lent_findings(await parts.witness.lent_changes(), contract, state.waived)
+    lent = await parts.witness.lent_changes()
+    findings = lent_findings(lent, contract, state.waived)
     start = state.arrival.start
     judged = None
     if start is not None and commit is not None:
@@ -170,7 +172,7 @@ async def examine(state: LoopState, parts: Parts, progress: Progress) -> Seen:
         findings=tuple(findings),
         judges=judged.files if judged else (),
         base_results=judged.results if judged else (),
-        disputed=judged.disputed if judged else (),
+        disputed=(*judged.disputed, *replaced_programs(lent, (*contract.waive, *state.waived))) if judged else (),
         room=contract.room,
         commit=commit,
         tree=tree.fingerprint,

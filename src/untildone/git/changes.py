@@ -7,6 +7,7 @@ from typing import Literal
 
 from untildone.core.dataclass import dataclass
 from untildone.core.findings import FileChange
+from untildone.core.judges import is_data, test_globs
 from untildone.git.quoting import unquoted
 from untildone.git.repository import Repository
 from untildone.git.status import readable
@@ -130,6 +131,20 @@ async def read_files(repository: Repository, commit: str, paths: Sequence[str]) 
     }
     texts = await _texts(repository, list(blobs.values()))
     return {path: texts[blob] for path, blob in blobs.items() if blob in texts}
+
+
+async def changed_data(repository: Repository, start: str, commit: str) -> list[str]:
+    """Files without code that were there at the start, are not as they were, and that a test of then names."""
+    told = await repository.git("diff", "--name-only", "-z", "--no-renames", "--diff-filter=MD", start, commit, "--")
+    changed = [path for path in map(readable, told.out.split(b"\0")) if is_data(path)][:MOST_FILES]
+    names = {path.rpartition("/")[2] for path in changed}
+    if not names:
+        return []
+    words = [word for name in sorted(names) for word in ("-e", name)]
+    # Nothing found is exit code 1.
+    found = await repository.git("grep", "-h", "-o", "-I", "-F", *words, start, "--", *test_globs(), check=False)
+    named = set(found.out.decode("utf-8", "replace").splitlines())
+    return [path for path in changed if path.rpartition("/")[2] in named]
 
 
 async def added_text(repository: Repository, start: str, commit: str, words: str) -> list[tuple[str, int, str]]:

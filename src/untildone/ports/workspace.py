@@ -129,6 +129,10 @@ class Workspace(Protocol):
         """
         ...
 
+    async def changed_data(self, start: str, commit: str) -> list[str]:
+        """Files without code that were there at the start, are not as they were, and that a test of then names."""
+        ...
+
     async def added_text(self, start: str, commit: str, words: str) -> list[tuple[str, int, str]]:
         """Pieces of text that are new between two commits, in files where new lines match a POSIX expression.
 
