@@ -112,7 +112,9 @@ async def run(claude: str, repository: str, store: Path, iterations: int, notes:
     )
     spec = RunSpec(goal=GOAL, cwd=repository, name="bench", options=options)
     try:
-        state = await wiring.start_run(spec, Policy(max_runs=iterations), around, run_id=run_id)
+        state = await wiring.start_run(
+            spec, Policy(no_progress_threshold=0, max_runs=iterations), around, run_id=run_id
+        )
     finally:
         await log.close()
     if state.successes != iterations:

@@ -121,8 +121,8 @@ def test_the_quick_bench_prints_one_object_and_draws(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_a_clean_room_costs_little_more_than_its_checkout(tmp_path: Path) -> None:
     report = run_bench("--only", "clean_room", "--out", str(tmp_path))
-    opened, _ = figures(report, "clean_room").values()
-    assert opened < bench("clean_room").GATE
+    opened, enclosed, _ = figures(report, "clean_room").values()
+    assert max(opened, enclosed) < bench("clean_room").GATE
 
 
 @pytest.mark.soak

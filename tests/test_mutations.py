@@ -57,10 +57,8 @@ MUTATIONS = (
         'if subject.room == "tree":', "if True:", "tests/witness/test_examiner.py",
     ),
     Mutation(
-        "a deleted test blocks completion", "core/base_judges.py",
-        "text=_where_to(file) or _named(file.before.units),\n            blocking=True,",
-        "text=_where_to(file) or _named(file.before.units),\n            blocking=False,",
-        "tests/core/test_guard.py",
+        "the tests of the base judge the new code as well", "engine/judging.py",
+        "if base.differ and commands(contract):", "if False:", "tests/engine/test_judging.py",
     ),
     Mutation(
         "iterations without any work open the breaker", "core/breaker.py",
