@@ -52,6 +52,7 @@ def gone(path: str) -> FileChange:
         (added("pytest.py"), [], ["pytest.py"]),
         (added("src/sitecustomize.py"), [], ["src/sitecustomize.py"]),
         (added("node_modules/chai/index.js"), [], ["node_modules/chai/index.js"]),
+        (edited("node_modules/chai/index.js"), ["node_modules/chai/index.js"], []),
         (added("tests/helper.py"), [], ["tests/helper.py"]),
         (added("tests/test_new.py"), [], []),
         (added("src/feature.py"), [], []),
@@ -137,7 +138,8 @@ def test_the_scripts_that_a_check_names(text: str, names: list[str]) -> None:
 
 
 def test_a_script_that_is_only_named_elsewhere_may_be_what_is_built() -> None:
-    assert named_files("build:\n\tcp src/report.sh build/report\n\tsh tools/all.sh\n") == ["tools/all.sh"]
+    assert named_files("build:\n\tcp src/report.sh build/report\n\tsh lib/all.sh\n") == ["lib/all.sh"]
+    assert named_files("least.read('setup.cfg')") == ["setup.cfg"]
 
 
 def test_what_takes_the_place_of_something_installed() -> None:

@@ -5,7 +5,7 @@ where a file that judges differs from the base, on the same code with the base's
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from typing import Literal
 
@@ -49,9 +49,17 @@ class BaseJudges:
 
 
 def base_judges(
-    changes: Sequence[FileChange], contract: Contract, *, judges: Callable[[str], bool], waived: Sequence[str] = ()
+    changes: Sequence[FileChange],
+    contract: Contract,
+    *,
+    judges: Callable[[str], bool],
+    whole: Collection[str] = (),
+    waived: Sequence[str] = (),
 ) -> BaseJudges:
-    """How the base's judges differ from those of a commit; files that a human let change stay as they are."""
+    """How the base's judges differ from those of a commit; files that a human let change stay as they are.
+
+    `whole`: files that a script of the checks reads, so that all of them judges.
+    """
     restored: list[str] = []
     removed: list[str] = []
     rewritten: dict[str, str] = {}
@@ -68,7 +76,7 @@ def base_judges(
         old = change.old_path or change.path
         if not judges(old):
             removed += [change.path] if change.old_path and judges(change.path) else []
-        elif change.status == "modified" and (part := _only_in_part(change)) is not None:
+        elif old not in whole and change.status == "modified" and (part := _only_in_part(change)) is not None:
             rewritten |= {change.path: part} if part != change.after else {}
         else:
             restored.append(old)

@@ -86,7 +86,7 @@ RULES: tuple[Rule, ...] = (
         "src/integrationTest/*", "cypress/*", "*.Tests/*", "*.UnitTests/*", "Tests/*")),
     Rule("test", "what tests compare with", (
         "fixtures/*", "testdata/*", "test_data/*", "golden/*", "goldens/*", "__snapshots__/*", "snapshots/*",
-        "__mocks__/*", "*.snap", "*.golden", "expected/*")),
+        "__mocks__/*", "*.snap", "*.golden", "expected/*", "node_modules/*")),
 )  # fmt: skip
 """Every file that judges, by kind; the first rule that fits counts."""
 
@@ -130,11 +130,11 @@ def judge_of(path: str) -> Judged | None:
 
 _WORD = re.compile(r"[\w./-]+")
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|mk)$")
-_DATA = re.compile(r"\.(?:txt|csv|tsv|json|jsonl|ya?ml|xml|in|out|dat|lst|list|golden|expected|approved)$")
+_DATA = re.compile(r"\.(?:txt|csv|tsv|json|jsonl|ya?ml|xml|in|out|dat|lst|list|golden|expected|approved|cfg|ini)$")
 _PROGRAM = re.compile(r"\.(?:py|js|mjs|cjs|ts|rb|pl|php)$")
 _RUN_BY_A_SHELL = re.compile(r"(?:^|[\s;&|(@])(?:(?:ba|da|z|k)?sh|source|\.)\s+(?:-[a-z]+\s+)*([\w./-]*\w)")
 _NAMED_AS_A_JUDGE = re.compile(
-    r"(?:^|[/_.-])(?:ci|check\w*|tests?|tester|testing|verify\w*|lint\w*|accept\w*|spec|qa|e2e|run_?tests?)(?:[/_.-]|$)"
+    r"(?:^|/)(?:tools|scripts|hack)/|(?:^|[/_.-])(?:ci|check\w*|tests?|tester|testing|verify\w*|lint\w*|accept\w*|spec|qa|e2e|run_?tests?)(?:[/_.-]|$)"
 )
 _RUNNERS = {
     "make": ("GNUmakefile", "makefile", "Makefile"),

@@ -273,6 +273,7 @@ _SAYS_WHY = re.compile(
     r"error|exception|fail|fatal|panic|not found|denied|undefined|cannot|unable|timed out|expected|missing|mismatch"
 )
 _LINES = 5
+_LISTED = 50
 
 
 def failure_signature(output: str) -> str:
@@ -281,7 +282,8 @@ def failure_signature(output: str) -> str:
         told = sorted(f"{failing.file}::{failing.name}" for failing in names)
     else:
         lines = [line for line in _COLOUR.sub("", output).lower().splitlines() if line.strip()]
-        told = [line for line in lines if _SAYS_WHY.search(line)][-_LINES:] or lines[-1:]
+        # Without words of failure each line may name one thing that is left.
+        told = [line for line in lines if _SAYS_WHY.search(line)][-_LINES:] or lines[-_LISTED:]
         told = [_words(line) for line in told]
     return hashlib.sha256("\n".join(told).encode("utf-8", "replace")).hexdigest()[:16]
 

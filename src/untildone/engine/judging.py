@@ -16,7 +16,7 @@ from untildone.core.contract import CheckSpec, Contract
 from untildone.core.dataclass import dataclass
 from untildone.core.findings import FileChange, Finding
 from untildone.core.findings import waived as is_waived
-from untildone.core.judges import judges_for, named_files, takes_a_place
+from untildone.core.judges import is_data, judges_for, named_files, takes_a_place
 from untildone.core.outcome import CheckResult
 from untildone.core.state import LoopState
 from untildone.core.verdict import fewer_tests
@@ -62,7 +62,8 @@ async def compare_judges(
     findings = tuple(told_changes(changes, contract, judges=judges, waived=waived))
     if not green or not contract.checks:
         return Judged(changes=changes, findings=findings)
-    base = await asyncio.to_thread(base_judges, changes, contract, judges=judges, waived=waived)
+    read = frozenset(path for path in scripts if is_data(path))
+    base = await asyncio.to_thread(base_judges, changes, contract, judges=judges, whole=read, waived=waived)
     results: Sequence[CheckResult] = ()
     if base.differ and commands(contract):
         results = await _with_base_judges(state, parts, commits, base, progress)
