@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from untildone.core.contract import CheckSpec, Contract, commands
+from untildone.core.findings import LentChange
 from untildone.core.verdict import lent_findings
 from untildone.ports.delivery import Subject
 from untildone.witness.examiner import Sealing
@@ -135,14 +136,14 @@ async def test_a_program_that_is_replaced_during_the_run_is_told(stage: Stage, m
     monkeypatch.setenv(
         "PATH", f"{executable(stage.tmp / 'home' / 'first' / 'mytest', 'exit 0').parent}:{tool.parent}:/bin"
     )
-    assert await examiner.lent_changes() == ["mytest"], "another one comes first"
+    assert await examiner.lent_changes() == [LentChange("mytest")], "another one comes first"
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     assert await examiner.lent_changes() == []
     executable(tool, "exit 0")
     first, second = await (await stage.examiner(**contract)).examine(subject, contract["checks"])
     assert first.notes == ("a program is not what it was when the run began: mytest",)
     assert second.notes == ()
-    assert await examiner.lent_changes() == ["mytest"]
+    assert await examiner.lent_changes() == [LentChange("mytest")]
 
 
 # --- what the agent left elsewhere -----------------------------------------------------------------------
@@ -279,6 +280,6 @@ async def test_in_the_tree_itself_the_proof_is_weaker(stage: Stage) -> None:
 
 
 async def test_a_replaced_program_is_a_finding() -> None:
-    (found,) = lent_findings(["mytest"], Contract(), ())
+    (found,) = lent_findings([LentChange("mytest")], Contract(), ())
     assert (found.kind, found.blocking) == ("settings_changed", False)
     assert "outside the commit" in found.text

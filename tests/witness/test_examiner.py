@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from untildone.core.contract import CheckSpec, commands
+from untildone.core.findings import LentChange
 from untildone.ports.delivery import Subject
 from witness.stage import Stage
 
@@ -228,4 +229,6 @@ async def test_a_shared_folder_that_changed_since_the_first_look_is_told(stage: 
     await examiner.examine(subject, commands("sh node_modules/.bin/jest"))
     assert await examiner.lent_changes() == []
     runner.write_text("exit 0\n")
-    assert await (await stage.examiner(share=("node_modules",))).lent_changes() == ["node_modules/.bin/jest"]
+    assert await (await stage.examiner(share=("node_modules",))).lent_changes() == [
+        LentChange("node_modules/.bin/jest")
+    ]

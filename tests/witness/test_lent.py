@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from untildone.core.contract import Contract
-from untildone.core.verdict import lent_findings
+from untildone.core.findings import LentChange
+from untildone.core.verdict import lent_findings, replaced_judges
 from untildone.witness.lent import Lent, named_programs
 
 
@@ -33,9 +34,9 @@ def test_a_program_is_named_even_if_its_size_and_time_are_the_same(tmp_path: Pat
     known = runner.stat()
     runner.write_text("exit 0\n")
     os.utime(runner, ns=(known.st_atime_ns, known.st_mtime_ns))
-    assert lent.changed() == ["deps/bin/runner"]
+    assert lent.changed() == [LentChange("deps/bin/runner")]
     lent.remember()
-    assert lent.changed() == ["deps/bin/runner"]
+    assert lent.changed() == [LentChange("deps/bin/runner")]
 
 
 def test_what_is_changed_new_or_gone_is_told_by_its_package(tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_what_is_changed_new_or_gone_is_told_by_its_package(tmp_path: Path) -> N
     (deps / "lib/deep/b.js").write_text("longer than before\n")
     (deps / "other/c.js").unlink()
     (deps / "new.js").symlink_to("lib/a.js")
-    assert lent.changed() == ["deps/lib", "deps/new.js", "deps/other"]
+    assert [change.path for change in lent.changed()] == ["deps/lib", "deps/new.js", "deps/other"]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,22 @@ def test_the_programs_of_a_command(tmp_path: Path, command: str, names: list[str
 
 def test_it_blocks_under_a_strict_guard_unless_it_is_waived() -> None:
     strict = Contract(guard="strict", share=("deps",))
-    told = [lent_findings(["deps/x"], contract, let_pass)[0].blocking
+    told = [lent_findings([LentChange("deps/x")], contract, let_pass)[0].blocking
             for contract, let_pass in ((Contract(), ()), (strict, ()), (strict, ("deps",)))]  # fmt: skip
     assert told == [False, True, False]
+
+
+def test_an_installed_package_that_was_changed_is_disputed_and_a_new_one_is_not(tmp_path: Path) -> None:
+    packages = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    for name in ("shop", "other"):
+        (packages / name).mkdir(parents=True)
+        (packages / name / "code.py").write_text("1")
+    lent = Lent(tmp_path, ("venv",), (), tmp_path / "memory.json")
+    lent.remember()
+    (packages / "shop" / "code.py").write_text("22")
+    (packages / "new").mkdir()
+    (packages / "new" / "code.py").write_text("1")
+    below = "venv/lib/python3.11/site-packages"
+    assert lent.changed() == [LentChange(f"{below}/new", was_there=False), LentChange(f"{below}/shop")]
+    assert [said.partition(":")[0] for said in replaced_judges(lent.changed(), ())] == [f"{below}/shop"]
+    assert replaced_judges(lent.changed(), ("venv/**",)) == []

@@ -34,6 +34,22 @@ class Finding:
         return f"{self.path}:{self.line}" if self.line else self.path
 
 
+@dataclass(frozen=True, slots=True)
+class LentChange:
+    """Something that checks use from outside the commit, and that is not as it was when the run began."""
+
+    path: str
+    was_there: bool = True
+    """False: it is new."""
+
+    @property
+    def judges(self) -> bool:
+        """Whether checks run it as a matter of course: a program that they name, or an installed package."""
+        is_package = any(f"{folder}/" in self.path for folder in ("site-packages", "dist-packages", "node_modules"))
+        is_program = "/" not in self.path
+        return self.was_there and (is_program or is_package) and not self.path.rpartition("/")[2].startswith(".")
+
+
 def waived(path: str, patterns: Iterable[str]) -> bool:
     """Whether a path is among those a human let pass."""
     return matches(path, patterns)

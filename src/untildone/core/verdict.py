@@ -7,7 +7,7 @@ from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract, Room
 from untildone.core.dataclass import dataclass
 from untildone.core.feedback import check_feedback, dispute_feedback, guard_feedback
-from untildone.core.findings import Finding
+from untildone.core.findings import Finding, LentChange
 from untildone.core.findings import waived as is_waived
 from untildone.core.outcome import CheckResult
 from untildone.core.policy import Landing
@@ -160,21 +160,21 @@ def conditions(checks: Sequence[CheckSpec]) -> list[CheckSpec]:
     return [check for check in checks if check.kind != "command"]
 
 
-def replaced_programs(changed: Sequence[str], waived: Sequence[str]) -> list[str]:
-    """Programs that checks name and that are not what they were: a name without a folder, as checks name them."""
-    programs = [name for name in changed if "/" not in name and not is_waived(name, waived)]
-    return [f"{name}: this program of a check is not what it was when the run began" for name in programs]
+def replaced_judges(changed: Sequence[LentChange], waived: Sequence[str]) -> list[str]:
+    """Programs that checks name, and packages installed beside them, that are not what they were."""
+    replaced = [one.path for one in changed if one.judges and not is_waived(one.path, waived)]
+    return [f"{path}: the checks run this, and it is not what it was when the run began" for path in replaced[:_LENT]]
 
 
-def lent_findings(changed: Sequence[str], contract: Contract, let_pass: Sequence[str]) -> list[Finding]:
+def lent_findings(changed: Sequence[LentChange], contract: Contract, let_pass: Sequence[str]) -> list[Finding]:
     """What to say about folders and programs that checks use, that no commit holds, and that are not what they were."""
     text = "the checks use it from outside the commit, and it is not what it was when the run began"
     return [
         Finding(
             kind="settings_changed",
-            path=path,
+            path=change.path,
             text=text,
-            blocking=contract.guard == "strict" and not is_waived(path, (*contract.waive, *let_pass)),
+            blocking=contract.guard == "strict" and not is_waived(change.path, (*contract.waive, *let_pass)),
         )
-        for path in changed[:_LENT]
+        for change in changed[:_LENT]
     ]

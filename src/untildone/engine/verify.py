@@ -20,7 +20,7 @@ from untildone.core.verdict import (
     lent_findings,
     not_run,
     refusal,
-    replaced_programs,
+    replaced_judges,
     validation,
 )
 from untildone.engine.conditions import look_at
@@ -172,7 +172,7 @@ async def examine(state: LoopState, parts: Parts, progress: Progress) -> Seen:
         findings=tuple(findings),
         judges=judged.files if judged else (),
         base_results=judged.results if judged else (),
-        disputed=(*judged.disputed, *replaced_programs(lent, (*contract.waive, *state.waived))) if judged else (),
+        disputed=(*judged.disputed, *replaced_judges(lent, (*contract.waive, *state.waived))) if judged else (),
         room=contract.room,
         commit=commit,
         tree=tree.fingerprint,

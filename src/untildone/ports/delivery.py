@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from untildone.core.contract import CheckSpec, Room
 from untildone.core.dataclass import dataclass
+from untildone.core.findings import LentChange
 from untildone.core.outcome import CheckResult
 from untildone.core.pull import PullView
 
@@ -123,7 +124,7 @@ class Witness(Protocol):
         """
         ...
 
-    async def lent_changes(self) -> list[str]:
+    async def lent_changes(self) -> list[LentChange]:
         """What of the folders that are shared with the checks is not as it was before any work, as paths."""
         ...
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from untildone.core.contract import CheckSpec, Contract
 from untildone.core.dataclass import dataclass
 from untildone.core.figures import count
+from untildone.core.findings import LentChange
 from untildone.core.outcome import CheckResult
 from untildone.core.printable import one_line
 from untildone.core.unprovable import SETUP
@@ -106,7 +107,7 @@ class Examiner:
             progress(f"ended {count(ended, 'process', 'processes')} that the agent left running")
         with suppress(OSError):  # a full disk must not change a verdict
             await asyncio.to_thread(self._lent.remember)
-        replaced = set(await self.lent_changes())
+        replaced = {change.path for change in await self.lent_changes()}
         examination = _Examination(self._contract, subject, self._logs, progress, self._keeping, replaced=replaced)
         try:
             async with self._place(subject, examination) as place:
@@ -120,7 +121,7 @@ class Examiner:
         except CommitUnfit as unfit:
             return [_unfit(check, subject, str(unfit)) for check in checks]
 
-    async def lent_changes(self) -> list[str]:
+    async def lent_changes(self) -> list[LentChange]:
         """What of the shared folders, the active environment and the programs is not as it was at the first look."""
         return await asyncio.to_thread(self._lent.changed)
 

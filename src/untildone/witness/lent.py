@@ -15,8 +15,11 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from untildone.core.findings import LentChange
+
 _CACHES = frozenset({"__pycache__", ".cache", ".vite", ".pytest_cache"})
 _PROGRAMS = frozenset({"bin", ".bin", "Scripts"})
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
 _MOST_FILES = 300_000
 _ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _BEGINNERS = frozenset({"!", "{", "if", "then", "else", "elif", "while", "until", "do", "time", "exec", "env"})
@@ -40,17 +43,18 @@ class Lent:
             self._memory.parent.mkdir(parents=True, exist_ok=True)
             self._memory.write_text(json.dumps(self._look()))
 
-    def changed(self) -> list[str]:
-        """What is not as it was, as a path below the tree; nothing if nobody noted how it was."""
+    def changed(self) -> list[LentChange]:
+        """What is not as it was, as a path below the tree; empty if it is not known how it was."""
         try:
             before: dict[str, str] = json.loads(self._memory.read_text())
         except (OSError, ValueError):
             return []
         now = self._look()
-        return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+        differing = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+        return [LentChange(name, was_there=name in before) for name in differing]
 
     def _look(self) -> dict[str, str]:
-        """For all that lies directly in a folder, or is a program of it, what its state comes to."""
+        """For all that lies directly in a folder, is a program or a package of it, what its state comes to."""
         named = [entry for command in self._commands for entry in named_programs(command, os.environ).items()]
         sums = {name: _program_state(path) for name, path in named}
         seen = 0
@@ -70,7 +74,10 @@ class Lent:
 
     def _key(self, folder: str, file: Path, *, alone: bool) -> str:
         below = file.relative_to(self._tree / folder)
-        return str(Path(folder) / (below if alone else below.parts[0]))
+        if alone:
+            return str(Path(folder) / below)
+        installed = next((at for at, name in enumerate(below.parts[:-1]) if name in _PACKAGES), -1)
+        return str(Path(folder, *below.parts[: installed + 2]))
 
 
 def watched(env: Mapping[str, str], tree: Path) -> list[str]:
