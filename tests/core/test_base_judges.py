@@ -130,6 +130,8 @@ def test_what_cannot_be_taken_apart_is_put_back_whole() -> None:
         ("npm run test:unit && ./ci/check", ["package.json", "ci/check"]),
         ("sh tools/all && python app.py && python ci/verify_all.py", ["tools/all", "ci/verify_all.py"]),
         ("bash -e build.sh", ["build.sh"]),
+        ("! grep . todo.list", []),
+        ("true; . ./env", ["env"]),
         ("python3 -m pytest -q src/app.py", []),
     ],
 )

@@ -132,7 +132,9 @@ _WORD = re.compile(r"[\w./-]+")
 _SCRIPT = re.compile(r"\.(?:sh|bash|zsh|mk)$")
 _DATA = re.compile(r"\.(?:txt|csv|tsv|json|jsonl|ya?ml|xml|in|out|dat|lst|list|golden|expected|approved|cfg|ini)$")
 _PROGRAM = re.compile(r"\.(?:py|js|mjs|cjs|ts|rb|pl|php)$")
-_RUN_BY_A_SHELL = re.compile(r"(?:^|[\s;&|(@])(?:(?:ba|da|z|k)?sh|source|\.)\s+(?:-[a-z]+\s+)*([\w./-]*\w)")
+_RUN_BY_A_SHELL = re.compile(
+    r"(?:(?:^|[\s;&|(@])(?:(?:ba|da|z|k)?sh|source)|(?:^|[;&|(])\s*\.)\s+(?:-[a-z]+\s+)*([\w./-]*\w)", re.MULTILINE
+)
 _NAMED_AS_A_JUDGE = re.compile(
     r"(?:^|/)(?:tools|scripts|hack)/|(?:^|[/_.-])(?:ci|check\w*|tests?|tester|testing|verify\w*|lint\w*|accept\w*|spec|qa|e2e|run_?tests?)(?:[/_.-]|$)"
 )

@@ -81,9 +81,13 @@ class Lent:
 
 
 def watched(env: Mapping[str, str], tree: Path) -> list[str]:
-    """Folders that checks use because the user's environment is active: what the PATH finds in the tree, and it."""
+    """Folders that checks use because they are on the PATH: virtual environments, and what lies in the tree."""
     found = [Path(entry).parent for entry in env.get("PATH", "").split(os.pathsep) if entry.startswith("/")]
-    inside = [str(folder) for folder in found if folder != tree and folder.is_relative_to(tree)]
+    inside = [
+        str(folder)
+        for folder in found
+        if (folder != tree and folder.is_relative_to(tree)) or (folder / "pyvenv.cfg").is_file()
+    ]
     active = env.get("VIRTUAL_ENV", "")
     return list(dict.fromkeys([*([active] if active.startswith("/") else []), *inside]))
 
