@@ -34,8 +34,6 @@ class BaseJudges:
     """Files that the base does not have."""
     rewritten: Mapping[str, str] = field(default_factory=dict)
     """Files that judge only in part, with that part as it is in the base."""
-    tests_added: bool = False
-    """Plain files of tests are new: by themselves they take nothing away."""
 
     @property
     def differ(self) -> bool:
@@ -83,7 +81,7 @@ def base_judges(
             removed += [change.path] if change.old_path and judges(change.path) else []
     # New tests may need new helpers: where those are left out, they are left out as well.
     removed += tests if restored or removed or rewritten else []
-    return BaseJudges(restored=tuple(restored), removed=tuple(removed), rewritten=rewritten, tests_added=bool(tests))
+    return BaseJudges(restored=tuple(restored), removed=tuple(removed), rewritten=rewritten)
 
 
 def _is_plain_test(change: FileChange, contract: Contract) -> bool:
@@ -170,7 +168,8 @@ def ci_changes(changes: Sequence[FileChange], waived: Sequence[str]) -> list[str
         judged = judge_of(change.old_path or change.path)
         is_ci = judged is not None and judged.judge == "ci" and change.status != "added"
         if is_ci and not is_waived(change.path, waived):
-            told.append(f"{change.old_path or change.path}: CI was changed, and no check here runs it")
+            path = one_line(change.old_path or change.path, _SAID)
+            told.append(f"{path}: CI was changed, and no check here runs it")
     return told
 
 

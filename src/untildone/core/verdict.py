@@ -163,7 +163,8 @@ def conditions(checks: Sequence[CheckSpec]) -> list[CheckSpec]:
 def replaced_judges(changed: Sequence[LentChange], waived: Sequence[str]) -> list[str]:
     """Programs that checks name, and packages installed beside them, that are not what they were."""
     replaced = [one.path for one in changed if one.judges and not is_waived(one.path, waived)]
-    return [f"{path}: the checks run this, and it is not what it was when the run began" for path in replaced[:_LENT]]
+    text = "the checks run this, and it is not what it was when the run began"
+    return [f"{one_line(path, _SAID)}: {text}" for path in replaced[:_LENT]]
 
 
 def lent_findings(changed: Sequence[LentChange], contract: Contract, let_pass: Sequence[str]) -> list[Finding]:
