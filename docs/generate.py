@@ -161,8 +161,8 @@ def signs_table() -> str:
 
 def guarded_table() -> str:
     """Which files judge a run, in the order in which they are recognised."""
-    rows = ((rule.judge, rule.what, code(rule.globs)) for rule in judges.RULES)
-    return table(["kind", "what", "files"], rows)
+    rows = ((rule.judge, rule.what, code(rule.examples)) for rule in judges.RULES)
+    return table(["kind", "what", "such as"], rows)
 
 
 def secrets_table() -> str:

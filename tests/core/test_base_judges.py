@@ -14,7 +14,7 @@ from untildone.core.base_judges import (
 )
 from untildone.core.contract import Contract, commands
 from untildone.core.findings import FileChange
-from untildone.core.judges import judge_of, judges_for, named_files, takes_a_place
+from untildone.core.judges import RULES, judge_of, judges_for, named_files, takes_a_place
 from untildone.core.judging_parts import with_judging_part
 from untildone.core.outcome import CheckResult
 
@@ -221,8 +221,30 @@ def test_every_change_is_told_and_only_strict_blocks() -> None:
         (".github/workflows/a.yml", "ci"),
         ("src/contest.py", None),
         ("tests.py", "test"),
+        ("src/openapi_spec.yaml", None),
+        ("spec/openapi.yaml", None),
+        ("spec/support/stubs.rb", "test"),
+        ("app/src/androidTest/java/Stubs.kt", "test"),
+        ("Shop.UnitTests/Stubs.cs", "test"),
+        ("src/checkout.py", None),
+        ("src/latest/spectrum.py", None),
+        ("src/test_runner/main.py", None),
+        ("web/.eslintrc.json", "settings"),
+        (".gitignore", None),
+        ("vite.config.ts", "settings"),
+        ("src/config.ts", None),
     ],
 )
 def test_what_a_file_is_to_a_run(path: str, judge: str | None) -> None:
     found = judge_of(path)
     assert (found.judge if found else None) == judge
+
+
+def test_the_examples_of_each_rule_are_recognised_by_that_rule() -> None:
+    assert [(example, rule.what) for rule in RULES for example in rule.examples if judge_of(example) is not rule] == []
+
+
+def test_every_test_lies_under_the_patterns_that_git_looks_under() -> None:
+    words = ("test", "spec", "e2e")
+    tests = [example for rule in RULES if rule.judge == "test" and not rule.by_folder for example in rule.examples]
+    assert [path for path in tests if not any(word in path.lower() for word in words)] == ["cart.bats"]

@@ -86,7 +86,12 @@ def base_judges(
 
 def _is_plain_test(change: FileChange, contract: Contract) -> bool:
     judged = judge_of(change.path)
-    return judged is not None and judged.judge == "test" and judged.by_name and not takes_a_place(change.path, contract)
+    return (
+        judged is not None
+        and judged.judge == "test"
+        and not judged.by_folder
+        and not takes_a_place(change.path, contract)
+    )
 
 
 def _only_in_part(change: FileChange) -> str | None:

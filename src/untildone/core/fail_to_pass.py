@@ -17,7 +17,7 @@ def changed_tests(changes: Sequence[FileChange]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for change in changes:
         judged = judge_of(change.path)
-        if judged is not None and judged.by_name and judged.judge == "test" and change.status != "deleted":
+        if judged is not None and judged.judge == "test" and not judged.by_folder and change.status != "deleted":
             found[change.path] = change.status == "added"
     return found
 

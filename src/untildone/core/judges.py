@@ -1,9 +1,8 @@
 """Which files judge a run, as data: tests and what they read, CI, and the settings of tests, coverage and linters."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from fnmatch import translate
-from functools import cache
+import sys
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from untildone.core.contract import Contract
@@ -15,115 +14,60 @@ Judge = Literal["test", "inline tests", "ci", "settings", "mixed settings", "scr
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Files of one kind. A glob without a slash is a file's name, one with a slash may begin at any folder."""
+    """Files of one kind, recognised by a regular expression that begins at a folder or file name in the path."""
 
     judge: Judge
     what: str
-    globs: tuple[str, ...]
+    pattern: str
+    examples: tuple[str, ...]
+    """For the documentation; each one matches."""
+    by_folder: bool = False
+    """The folder decides. A test runner collects the other tests by their own name."""
 
+
+_NO_CODE = r"(?!.*\.(?:ya?ml|json|md|rst|txt|toml|html?)$)"
 
 RULES: tuple[Rule, ...] = (
-    # First match wins: a helper in a test folder that configures the tests is a setting.
-    Rule("settings", "pytest's own hooks", ("conftest.py",)),
-    Rule("ci", "GitHub, Gitea, Forgejo", (
-        ".github/workflows/*", ".github/actions/*", ".gitea/workflows/*", ".forgejo/workflows/*")),
-    Rule("ci", "GitLab", (".gitlab-ci.yml", ".gitlab-ci.yaml", ".gitlab/ci/*")),
-    Rule("ci", "other CI services", (
-        ".circleci/*", ".buildkite/*", ".semaphore/*", ".teamcity/*", ".azure-pipelines/*", "azure-pipelines*.yml",
-        "azure-pipelines*.yaml", "Jenkinsfile", "Jenkinsfile.*", "*.jenkinsfile", ".travis.yml", "appveyor.yml",
-        ".appveyor.yml", "bitbucket-pipelines.yml", ".drone.yml", ".woodpecker.yml", ".woodpecker/*", ".cirrus.yml",
-        "cloudbuild.yaml", "cloudbuild.yml", "buildspec.yml", "buildspec.yaml", "codefresh.yml", "wercker.yml")),
-    Rule("ci", "hooks that run before a commit or a push", (
-        ".pre-commit-config.yaml", "lefthook.yml", "lefthook.yaml", ".lefthook.yml", ".husky/*", ".githooks/*")),
-    Rule("test", "Python", ("test_*.py", "*_test.py", "tests.py")),
-    Rule("test", "JavaScript and TypeScript", tuple(
-        f"*{part}.{end}" for part in (".test", ".spec", "-test", "_test", ".cy", ".e2e")
-        for end in ("js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts", "vue", "svelte"))),
-    Rule("test", "Go", ("*_test.go",)),
-    Rule("test", "Java, Kotlin, Scala, Groovy", (
-        "*Test.java", "*Tests.java", "*IT.java", "*Test.kt", "*Tests.kt", "*Spec.kt", "*Test.scala", "*Spec.scala",
-        "*Suite.scala", "*Spec.groovy", "*Test.groovy")),
-    Rule("test", "Ruby", ("*_spec.rb", "*_test.rb", "test_*.rb")),
-    Rule("test", "PHP", ("*Test.php", "*.phpt")),
-    Rule("test", "C# and F#", ("*Test.cs", "*Tests.cs", "*Test.fs", "*Tests.fs")),
-    Rule("test", "Elixir", ("*_test.exs",)),
-    Rule("test", "Swift", ("*Test.swift", "*Tests.swift")),
-    Rule("test", "Dart", ("*_test.dart",)),
-    Rule("test", "C and C++", (
-        "*_test.c", "*_test.cc", "*_test.cpp", "*_test.cxx", "*_tests.cpp", "*_unittest.cc", "test_*.c", "test_*.cpp",
-        "*Test.cpp", "*Tests.cpp")),
-    Rule("test", "shell", ("*.bats", "*_test.sh", "test_*.sh")),
-    Rule("test", "others", (
-        "*_spec.lua", "*_test.lua", "*.feature", "*_test.clj", "*_test.cljs", "*Spec.hs", "*_SUITE.erl", "*_tests.erl",
-        "test_*.jl", "*_test.zig", "*.robot")),
-    Rule("test", "Rust", ("tests/*.rs", "src/tests.rs", "src/*/tests.rs", "src/*/tests/*.rs")),
-    Rule("inline tests", "Rust (tests lie among the code)", ("*.rs",)),
-    Rule("settings", "Python", (
-        "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", ".coveragerc", "mypy.ini", ".mypy.ini",
-        "ruff.toml", ".ruff.toml", ".flake8", ".pylintrc", "pylintrc", "pyrightconfig.json", ".bandit", "noxfile.py")),
-    Rule("settings", "JavaScript and TypeScript", (
-        "jest.config.*", "jest.setup.*", "vitest.config.*", "vitest.workspace.*", "vitest.setup.*", ".mocharc*",
-        ".nycrc*", ".c8rc*", "karma.conf.*", "playwright.config.*", "cypress.config.*", "cypress.json", ".eslintrc*",
-        "eslint.config.*", ".eslintignore", ".oxlintrc.json", "tsconfig*.json", "biome.json", "biome.jsonc",
-        ".stylelintrc*", "stylelint.config.*")),
-    Rule("settings", "Go, Rust, C", (
-        ".golangci.yml", ".golangci.yaml", ".golangci.toml", ".golangci.json", "clippy.toml", ".clippy.toml",
-        "tarpaulin.toml", ".tarpaulin.toml", ".nextest.toml", ".config/nextest.toml", ".clang-tidy")),
-    Rule("settings", "Ruby, PHP, Java, Swift, Elixir", (
-        ".rubocop.yml", ".rubocop_todo.yml", ".simplecov", ".rspec", "phpunit.xml*", "phpunit.dist.xml",
-        "phpstan.neon*", "psalm.xml*", ".phpcs.xml*", "phpcs.xml*", "checkstyle.xml", "detekt.yml", "pmd.xml",
-        "spotbugs*.xml", ".swiftlint.yml", ".credo.exs", ".formatter.exs", "coveralls.json")),
-    Rule("settings", "coverage services", (
-        "codecov.yml", ".codecov.yml", "codecov.yaml", ".codecov.yaml", ".coveralls.yml", "sonar-project.properties",
-        ".codeclimate.yml", ".deepsource.toml")),
-    Rule("mixed settings", "sections of files that also hold other things", (
-        "pyproject.toml", "setup.cfg", "tox.ini", "package.json", "deno.json", "composer.json", "Makefile", "makefile",
-        "GNUmakefile", "justfile", "Justfile", ".justfile", "Cargo.toml", ".cargo/config.toml", ".npmrc", "pom.xml",
-        "build.gradle", "build.gradle.kts")),
-    Rule("test", "anything in a folder of tests", (
-        "tests/*", "test/*", "__tests__/*", "spec/*.rb", "spec/*.js", "spec/*.ts", "spec/*.lua", "e2e/*",
-        "src/test/*", "src/androidTest/*",
-        "src/integrationTest/*", "cypress/*", "*.Tests/*", "*.UnitTests/*", "Tests/*")),
-    Rule("test", "what tests compare with", (
-        "fixtures/*", "testdata/*", "test_data/*", "golden/*", "goldens/*", "__snapshots__/*", "snapshots/*",
-        "__mocks__/*", "*.snap", "*.golden", "expected/*", "node_modules/*")),
+    # The first match wins: a helper in a folder of tests that configures the tests is a setting.
+    Rule("settings", "pytest's own hooks", r"conftest\.py$", ("conftest.py",)),
+    Rule("ci", "CI and git hooks",
+        r"\.(?:github|gitea|forgejo)/(?:workflows|actions)/|\.(?:gitlab-ci|gitlab/ci|circleci|buildkite|semaphore"
+        r"|teamcity|azure-pipelines|travis|appveyor|drone|woodpecker|cirrus|pre-commit|husky|githooks|lefthook)"
+        r"|(?:[\w-]+-pipelines|Jenkinsfile|appveyor|cloudbuild|buildspec|codefresh|wercker|lefthook)\b[^/]*$",
+        (".github/workflows/ci.yml", ".gitlab-ci.yml", "Jenkinsfile", ".pre-commit-config.yaml", ".husky/pre-push")),
+    Rule("test", "tests, by the name of the file",
+        rf"{_NO_CODE}(?:test_[^/]*\.|(?:[^/]+[._-])?(?:tests?|e2e)\.|[^/]+[._-](?:spec|cy|unittest)\."
+        r"|[^/]*[a-z0-9](?:Tests?|Spec|Suite|IT)\.|[^/]+_SUITE\.)\w+$|[^/]+\.(?:bats|feature|robot|phpt)$",
+        ("test_cart.py", "cart_test.go", "cart.spec.ts", "CartTest.java", "cart_spec.rb", "cart.bats")),
+    Rule("inline tests", "Rust, where tests are part of a source file", r"[^/]+\.rs$", ("src/cart.rs",)),
+    Rule("mixed settings", "files with settings of tests among others",
+        r"(?:pyproject\.toml|setup\.cfg|tox\.ini|(?:package|deno|composer)\.json|(?:GNUm|[Mm])akefile|[Jj]ustfile"
+        r"|Cargo\.toml|pom\.xml|build\.gradle(?:\.kts)?)$",
+        ("pyproject.toml", "setup.cfg", "package.json", "Makefile", "Cargo.toml")),
+    Rule("settings", "hidden files: settings of linters, test runners and tools",
+        r"\.(?!\.?/|(?:gitignore|gitkeep)$)[^/]+", (".coveragerc", ".eslintrc.json", ".rspec", ".npmrc", ".env")),
+    Rule("settings", "other settings of test runners, linters and coverage",
+        r"(?:[^/]*(?:pytest|mypy|ruff|lint|pyright|bandit|tsconfig|jsconfig|biome|clippy|tarpaulin|phpunit|phpstan"
+        r"|psalm|phpcs|checkstyle|detekt|pmd|spotbugs|codecov|coveralls|sonar)[^/]*\.(?:ini|toml|json|jsonc|xml|ya?ml"
+        r"|dist|neon|properties)|[^/]+\.(?:config|setup|workspace|conf)\.\w+|noxfile\.py|pylintrc)$",
+        ("pytest.ini", "mypy.ini", "tsconfig.json", "jest.config.js", "codecov.yml", "phpunit.xml.dist")),
+    Rule("test", "everything in a folder of tests",
+        r"(?:(?:[^/]+[._-])?(?:[Tt]ests?|UnitTests|e2e)|__tests__|[a-z]\w*Tests?|cypress)/"
+        rf"|specs?/{_NO_CODE}",
+        ("tests/helpers.py", "src/test/java/Stubs.java", "spec/support/stubs.rb"), by_folder=True),
+    Rule("test", "what tests compare with",
+        r"(?:fixtures?|test_?data|goldens?|__snapshots__|snapshots|__mocks__|expected|node_modules)/"
+        r"|[^/]+\.(?:snap|golden)$",
+        ("fixtures/user.json", "testdata/big.csv", "__snapshots__/cart.snap"), by_folder=True),
 )  # fmt: skip
-"""Every file that judges, by kind; the first rule that fits counts."""
+"""Every file that judges, by kind."""
 
-_BY_FOLDER = frozenset(RULES[-2:])
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What a path is to a run."""
-
-    judge: Judge
-    by_name: bool
-    """The file's own name says so, not just the folder it lies in: test runners collect it by that name."""
+_PATTERNS = tuple((rule, re.compile(rf"(?:^|/)(?:{rule.pattern})")) for rule in RULES)
 
 
-@cache
-def _patterns() -> tuple[tuple[Rule, re.Pattern[str]], ...]:
-    return tuple((rule, _compiled(rule.globs)) for rule in RULES)
-
-
-def _compiled(globs: Iterable[str]) -> re.Pattern[str]:
-    whole = []
-    for glob in globs:
-        whole.append(translate(glob))
-        whole.append(translate(f"*/{glob}"))
-    return re.compile("|".join(whole))
-
-
-def judge_of(path: str) -> Judged | None:
-    """What a file is to the run, by its path alone; None: nothing that judges it."""
-    name = path.rpartition("/")[2]
-    for rule, pattern in _patterns():
-        # A name's own `*` must not reach into its folders: `test_x/notes.py` is no test.
-        by_name = not any("/" in glob for glob in rule.globs)
-        if pattern.match(name if by_name else path):
-            return Judged(rule.judge, by_name=rule not in _BY_FOLDER)
-    return None
+def judge_of(path: str) -> Rule | None:
+    """The rule by which a file judges the run, by its path alone; None: it does not judge."""
+    return next((rule for rule, pattern in _PATTERNS if pattern.search(path)), None)
 
 
 # --- scripts that the checks run ------------------------------------------------------------------------------
@@ -180,14 +124,11 @@ def _judges_by_name(word: str) -> bool:
 
 # --- new files that are used in place of others ---------------------------------------------------------------
 
-_IMPORTED_BY_CHECKS = frozenset({
-    "sitecustomize", "usercustomize", "pytest", "_pytest", "pluggy", "unittest", "coverage", "mypy", "nose2", "tox",
-    "nox", "ruff", "flake8", "pylint", "hypothesis", "doctest", "pyright", "xdist", "pytest_cov", "importlib", "runpy",
-    "traceback", "types", "inspect", "re", "os", "sys", "io", "contextlib", "functools", "operator", "collections",
-    "dataclasses", "decimal", "fractions", "math", "json", "random", "subprocess", "tempfile", "pathlib", "warnings",
-    "logging", "argparse", "enum", "typing", "copy", "difflib", "ast", "textwrap", "time", "datetime", "signal",
+_RUNNERS_OF_CHECKS = frozenset({
+    "sitecustomize", "usercustomize", "pytest", "_pytest", "pluggy", "coverage", "mypy", "nose2", "tox", "nox", "ruff",
+    "flake8", "pylint", "hypothesis", "pyright", "xdist", "pytest_cov",
 })  # fmt: skip
-"""Python modules that runs of tests import: a file of such a name where Python looks first takes their place."""
+"""Python modules besides the standard library that checks import: a file of such a name takes their place."""
 _SEARCHED_FIRST = frozenset({"", "src", "lib", "tests", "test"})
 _PYTHON_MODULE = re.compile(r"python[\d.]*\s(?:[^;&|]*?\s)?-m\s+(\w+)")
 
@@ -202,13 +143,13 @@ def takes_a_place(path: str, contract: Contract) -> bool:
     commands = [check.command[:_TEXT] for check in contract.checks]
     run = {module for command in commands for module in _PYTHON_MODULE.findall(command)}
     searched = _SEARCHED_FIRST | {check.folder for check in contract.checks}
-    return folder in searched and name.removesuffix(".py") in _IMPORTED_BY_CHECKS | run
+    return folder in searched and name.removesuffix(".py") in sys.stdlib_module_names | _RUNNERS_OF_CHECKS | run
 
 
-def test_globs() -> list[str]:
-    """The files of tests, as git takes them from the top of a repository."""
-    globs = [glob for rule in RULES if rule.judge == "test" for glob in rule.globs]
-    return [f":(top,glob)**/{glob}{'*' if glob.endswith('/*') else ''}" for glob in globs]
+PERHAPS_TESTS = tuple(
+    f":(top,glob,icase)**/*{word}*{below}" for word in ("test", "spec", "e2e") for below in ("", "/**")
+)
+"""Patterns of git for tests, and for some other files: `judge_of` tells them apart."""
 
 
 def judges_for(contract: Contract, scripts: Sequence[str]) -> Callable[[str], bool]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from untildone.core.dataclass import dataclass
 from untildone.core.findings import FileChange
-from untildone.core.judges import is_data, test_globs
+from untildone.core.judges import PERHAPS_TESTS, is_data, judge_of
 from untildone.git.quoting import unquoted
 from untildone.git.repository import Repository
 from untildone.git.status import readable
@@ -141,9 +141,14 @@ async def changed_data(repository: Repository, start: str, commit: str) -> list[
     if not names:
         return []
     words = [word for name in sorted(names) for word in ("-e", name)]
-    # Nothing found is exit code 1.
-    found = await repository.git("grep", "-h", "-o", "-I", "-F", *words, start, "--", *test_globs(), check=False)
-    named = set(found.out.decode("utf-8", "replace").splitlines())
+    # Nothing found is exit code 1. `-z` ends the name of each file with NUL, after the commit and a colon.
+    found = await repository.git("grep", "-z", "-o", "-I", "-F", *words, start, "--", *PERHAPS_TESTS, check=False)
+    named = set()
+    for line in found.out.decode("utf-8", "replace").splitlines():
+        path, _, name = line.partition("\0")
+        judged = judge_of(path.partition(":")[2])
+        if judged is not None and judged.judge == "test":
+            named.add(name)
     return [path for path in changed if path.rpartition("/")[2] in named]
 
 
