@@ -395,23 +395,27 @@ def test_only_the_first_iteration_goes_on_in_an_earlier_conversation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("starting", "waiting", "replies", "cut"),
+    ("starting", "waiting", "replies", "usd", "cut"),
     [
-        (9, 0, 0, None),
-        (10, 0, 0, TURNS_EXHAUSTED),
-        (9, 90, 0, None),  # the results of many tasks that were started together
-        (0, 0, 300, None),
-        (0, 0, 301, TURNS_EXHAUSTED),
+        (9, 0, 0, 0.0, None),
+        (10, 0, 0, 0.0, TURNS_EXHAUSTED),
+        (9, 90, 0, 0.0, None),  # the results of many tasks that were started together
+        (0, 0, 300, 0.0, None),
+        (0, 0, 301, 0.0, TURNS_EXHAUSTED),
+        (0, 0, 39, 1.0, None),
+        (0, 0, 40, 1.0, TURNS_EXHAUSTED),
     ],
 )
 def test_an_iteration_without_an_end_of_its_own_is_ended(
-    starting: int, waiting: int, replies: int, cut: Fault | None
+    starting: int, waiting: int, replies: int, usd: float, cut: Fault | None
 ) -> None:
     events: list[ev.Event] = [started(1)]
     events += [AgentWoken(iteration_num=1, tasks_started=1)] * starting + [AgentWoken(iteration_num=1)] * waiting
-    events += [AgentReply(iteration_num=1, message_id=f"m{n}", model="m", usage=Usage()) for n in range(replies)]
+    events += [
+        AgentReply(iteration_num=1, message_id=f"m{n}", model="m", usage=Usage(), cost_usd=usd) for n in range(replies)
+    ]
     state = after(*events)
     assert interruption(state, now_of(state)) is cut
     assert interruption(after(*events, completed(1), started(2)), now_of(state)) is None
-    free = after(*events, policy=Policy(max_wakeups=None), options=AgentOptions(max_turns=None))
+    free = after(*events, policy=Policy(max_wakeups=None, max_iteration_cost_usd=None), options=AgentOptions(max_turns=None))
     assert interruption(free, now_of(state)) is None

@@ -339,6 +339,9 @@ def endless(state: LoopState) -> str:
     # Claude Code counts the turns after each prompt; what background tasks add comes on top of that.
     if turns is not None and left.replies > turns:
         return f"it took more than {turns} turns (--max-turns {turns})"
+    most = state.policy.max_iteration_cost_usd
+    if most is not None and left.spend.total_usd >= most:
+        return f"it cost ${left.spend.total_usd:.2f} (--max-iteration-cost {most:g})"
     return ""
 
 

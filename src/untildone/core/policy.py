@@ -104,6 +104,8 @@ class Policy:
 
     iteration_timeout: float | None = None
     """Interrupt an iteration after this many seconds; it counts as productive if the tree changed."""
+    max_iteration_cost_usd: float | None = 40.0
+    """End an iteration that has cost this much. The run goes on with the next one."""
     background_grace: float = 60.0
     """Seconds background tasks may go on after the agent's last word before they are ended."""
     max_wakeups: int | None = 10

@@ -128,6 +128,7 @@ SETTINGS: tuple[Setting, ...] = (
         "it counts as productive if the tree changed.",
     ),
     _setting("policy", "faults", "background_grace", _seconds, "DURATION", "--background-grace"),
+    _setting("policy", "faults", "max_iteration_cost_usd", units.money, "USD", "--max-iteration-cost"),
     _setting("policy", "faults", "max_wakeups", units.limit, "N", "--max-wakeups"),
     _setting("policy", "faults", "loop_delay", _seconds, "DURATION", "--loop-delay"),
     # --- the agent ---
