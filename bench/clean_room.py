@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from result import Figure, Result, ratio
+from stage import commit_all
 from stopwatch import seconds_of
 from untildone.core.policy import RunSpec
 from untildone.git.rooms import CommitRooms
@@ -96,7 +97,5 @@ def _repository(folder: Path, files: int) -> Path:
         if number % _IN_FOLDER == 0:
             place.mkdir(parents=True)
         (place / f"file-{number}.txt").write_text(f"line of file {number}\n" * 20)
-    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
-    for arguments in (["init", "-q", "-b", "work"], ["add", "."], [*identity, "commit", "-q", "-m", "first"]):
-        subprocess.run(["git", *arguments], cwd=folder, check=True, timeout=300)
+    commit_all(folder)
     return folder

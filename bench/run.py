@@ -25,6 +25,7 @@ BENCHES = (
     "append",
     "snapshots",
     "clean_room",
+    "base_judges",
     "hook",
     "ingest",
     "viewers",

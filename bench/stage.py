@@ -70,8 +70,14 @@ def _run(argv: list[str], stage: Stage) -> bytes:
 def _make_repository(stage: Stage) -> None:
     stage.repository.mkdir()
     (stage.repository / "README.md").write_text("a place to work in\n")
-    for arguments in (["init", "-q", "-b", "work"], ["add", "."], ["commit", "-q", "-m", "first"]):
-        _run(["git", *arguments], stage)
+    commit_all(stage.repository)
+
+
+def commit_all(folder: Path) -> None:
+    """Make the folder a repository with one commit."""
+    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+    for arguments in (["init", "-q", "-b", "work"], ["add", "."], [*identity, "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *arguments], cwd=folder, check=True, timeout=300)
 
 
 @contextmanager
