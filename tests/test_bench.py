@@ -127,8 +127,9 @@ def test_a_clean_room_costs_little_more_than_its_checkout(tmp_path: Path) -> Non
 
 @pytest.mark.soak
 def test_a_claim_costs_the_checks_once_or_where_a_test_was_changed_twice(tmp_path: Path) -> None:
-    found = figures(run_bench("--only", "base_judges", "--out", str(tmp_path)), "base_judges")
-    assert [round(float(value)) for value in found] in ([2, 1], [3, 1]), found
+    changed, unchanged = figures(run_bench("--only", "base_judges", "--out", str(tmp_path)), "base_judges").values()
+    assert changed < 3
+    assert unchanged < 2
 
 
 @pytest.mark.soak
