@@ -98,7 +98,7 @@ async def test_a_loop_that_does_not_read_does_not_keep_the_sdk_waiting() -> None
     lines = [{"type": "user"}] * 1000
     answer = {"type": "control_response", "response": {"request_id": "9"}}
     transport = SdkTransport(Pipes(wire(*lines, answer)), lambda _line: None)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await anext(aiter(transport.read_messages())) == answer
 
 

@@ -164,7 +164,7 @@ def _drawn_twice(width: int, then: int) -> str:
     stream = WatchedScreen()
     console = Console(file=stream, width=width, height=24, force_terminal=True, color_system=None)
     with LiveScreen(console, fold(night()[:5]), now=lambda: START + 30) as live:
-        assert stream.has_footer.wait(5)
+        assert stream.has_footer.wait(60)
         console.width = then
         before = len(stream.getvalue())
         live.on_record(night()[5])

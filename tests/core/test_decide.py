@@ -417,5 +417,7 @@ def test_an_iteration_without_an_end_of_its_own_is_ended(
     state = after(*events)
     assert interruption(state, now_of(state)) is cut
     assert interruption(after(*events, completed(1), started(2)), now_of(state)) is None
-    free = after(*events, policy=Policy(max_wakeups=None, max_iteration_cost_usd=None), options=AgentOptions(max_turns=None))
+    free = after(
+        *events, policy=Policy(max_wakeups=None, max_iteration_cost_usd=None), options=AgentOptions(max_turns=None)
+    )
     assert interruption(free, now_of(state)) is None

@@ -16,6 +16,7 @@ from typing import Any
 from crash.driver import Job, StillClock, drive, run_id_of
 from crash.laborer import PRICE, WORK
 from crash.points import Deaths, Mortal
+from processes import living_of
 from repositories import new_repository
 from untildone import wiring
 from untildone.core import events as ev
@@ -104,7 +105,7 @@ class CrashStage:
         self.check_money([record.event for record in records], state)
         self._check_commits([record.event for record in records], state)
         self._check_rooms()
-        assert processes_of(self.run_id) == []
+        assert living_of(self.run_id) == []
 
     def _check_rooms(self) -> None:
         """What is being removed has no place among the rooms any more."""
@@ -179,7 +180,7 @@ class MemoryStage(CrashStage):
                 raise
         await self._log.close()
         # A guard whose driver is dead ends its program; here the process of the driver lives on.
-        for pid in processes_of(self.run_id):
+        for pid in living_of(self.run_id):
             if GUARD in Path(f"/proc/{pid}/cmdline").read_text():
                 os.kill(pid, signal.SIGKILL)
         return points.is_dead
@@ -241,17 +242,3 @@ def ending_of(driver: subprocess.Popen[str]) -> str:
     finally:
         driver.kill()
         driver.wait()
-
-
-def processes_of(run_id: str) -> list[int]:
-    """Living processes that carry the mark of this run."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            environ = (entry / "environ").read_bytes()
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if f"UNTILDONE_RUN={run_id}".encode() in environ.split(b"\0") and state != "Z":
-            found.append(int(entry.name))
-    return found

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from crash.crash_kit import CrashStage, ending_of, processes_of
+from crash.crash_kit import CrashStage, ending_of
 from crash.laborer import WORK
+from processes import living_of, state_of
 
 IN_MID_WORK = "before append agent.reply 2"
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
@@ -30,7 +31,7 @@ def bound_by_modes() -> None:
 
 
 def wait_for_state(pid: int, wanted: str) -> None:
-    until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == wanted)
+    until(lambda: state_of(pid) == wanted)
 
 
 def until(happens: Callable[[], bool]) -> None:
@@ -44,7 +45,7 @@ def test_a_full_disk_and_then_a_store_that_cannot_be_written(tmp_path: Path) -> 
     """Each ends the run in one line and loses nothing."""
     stage = CrashStage(tmp_path / "stage")
     assert_refused(stage.start(before=no_room))
-    assert processes_of(stage.run_id) == []
+    assert living_of(stage.run_id) == []
     store = stage.folder / "state"
     kept = {path: path.stat().st_mode for path in (store, *store.rglob("*"))}
     for path in kept:

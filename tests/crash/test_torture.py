@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from crash.crash_kit import check_books, processes_of
+from crash.crash_kit import check_books
 from e2e.kit import Stage, price, staged, working
+from processes import living_of
 from untildone import wiring
 from untildone.core import events as ev
 from untildone.core.fold import fold
@@ -100,7 +101,7 @@ def torture(tmp: Path, kills: int, seed: int) -> str:
         assert result["exit_reason"] == "max_runs_reached", last
         records = story_of(stage)
         events, state = [record.event for record in records], fold(records)
-        assert processes_of(result["run_id"]) == [], "orphans"
+        assert living_of(result["run_id"]) == [], "orphans"
         written = (stage.repo / "work.txt").read_text().split()
         assert len(set(written)) == len(written), "a tool call was made twice"
         return f"{kills} kills: {books(stage, events, state)}; {check_iterations(stage, events, state)}; 0 orphans"

@@ -95,7 +95,7 @@ class Docker:
             self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
 
     def _answers(self) -> bool:
         assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]

@@ -276,14 +276,14 @@ class Terminal:
     def close(self) -> None:
         _end(self._process)
         os.close(self._slave)
-        self._reader.join(5)
+        self._reader.join(60)
         os.close(self._master)
 
 
 def _end(process: "subprocess.Popen[Any]") -> None:
     process.terminate()
     try:
-        process.wait(10)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

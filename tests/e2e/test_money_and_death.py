@@ -13,6 +13,7 @@ import pytest
 
 from e2e.kit import Stage, eventually, finished, price, staged, working
 from e2e.liveness_kit import any_number, sleepers
+from processes import living_of
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall, shipped_scenario
 
 pytestmark = pytest.mark.claude
@@ -28,21 +29,6 @@ def bash(command: str, **more: float) -> Reply:
 def stays(number: str) -> Reply:
     """A tool that leaves a process in a session of its own, and does not end."""
     return bash(f"setsid sleep {number} & sleep 1000", input_tokens=4000)
-
-
-def processes_of(run_id: str) -> list[int]:
-    """Living processes that carry the mark of this run."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                environ = (entry / "environ").read_bytes()
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if f"UNTILDONE_RUN={run_id}".encode() in environ.split(b"\0") and state != "Z":
-                found.append(int(entry.name))
-    return found
 
 
 def told(stage: Stage, kind: str) -> list[dict[str, Any]]:
@@ -79,13 +65,13 @@ def test_kill_nine_while_a_tool_runs_and_in_the_middle_of_a_reply(tmp_path: Path
         with killed(stage):
             eventually(lambda: len(told(stage, "agent.reply")) == 2 and len(sleepers(number)) == 1)
             (run,) = json.loads(stage.here("ls", "--json").stdout)
-        eventually(lambda: processes_of(run["run_id"]) == [] and not sleepers(number))
+        eventually(lambda: living_of(run["run_id"]) == [] and not sleepers(number))
         with killed(stage):
             eventually(lambda: len(told(stage, "agent.reply_started")) == 3)
         eventually(lambda: len(stage.model.ledger.cut()) == 1)
         result = stage.result_here(*RUN)
         assert (result["run_id"], result["exit_reason"]) == (run["run_id"], "completion_signal")
-        assert processes_of(run["run_id"]) == []
+        assert living_of(run["run_id"]) == []
         assert result["attempts"] == 4
         assert len(told(stage, "continuous.recovered")) == 2
         in_tool, in_reply = told(stage, "iteration.failed")
@@ -112,7 +98,7 @@ def test_ctrl_c_stops_books_and_keeps_the_half_done_work(tmp_path: Path) -> None
         result = json.loads(out)
         assert (result["exit_reason"], result["success"]) == ("shutdown_signal", False)
         assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
-        assert (sleepers(number), processes_of(result["run_id"])) == (set(), [])
+        assert (sleepers(number), living_of(result["run_id"])) == (set(), [])
         assert (stage.repo / "half.txt").exists()
         assert f"refs/untildone/{result['run_id']}/1" in stage.git("for-each-ref")
 
@@ -126,7 +112,7 @@ def test_a_reply_that_was_served_but_never_seen_is_unknown_not_free(tmp_path: Pa
         loop = stage.popen(*RUN, "--json")
         eventually(lambda: len(stage.model.requests) == 2)
         (run,) = json.loads(stage.here("ls", "--json").stdout)
-        for pid in processes_of(run["run_id"]):
+        for pid in living_of(run["run_id"]):
             if Path(f"/proc/{pid}/exe").resolve().name == "claude":
                 os.kill(pid, signal.SIGSTOP)
         eventually(lambda: len(stage.model.ledger.served()) == 2)
@@ -135,7 +121,7 @@ def test_a_reply_that_was_served_but_never_seen_is_unknown_not_free(tmp_path: Pa
         (failed,) = told(stage, "iteration.failed")
         assert (failed["error_type"], failed["unseen_requests"]) == ("stopped", 1)
         assert "unknown" in stage.here("brief", "survivor").stdout
-        assert processes_of(run["run_id"]) == []
+        assert living_of(run["run_id"]) == []
 
 
 def written(transcripts: Path) -> set[str]:

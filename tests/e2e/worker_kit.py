@@ -102,7 +102,7 @@ class Server:
         address = f"{self.url}/api/v1/runs/{run_id}/parcels/{name}"
         request = urllib.request.Request(address, headers={"Authorization": f"Bearer {self.operator}"})
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 content: bytes = answer.read()
                 return content
         except urllib.error.HTTPError:
@@ -124,7 +124,7 @@ class Server:
     @staticmethod
     def _ask(request: urllib.request.Request) -> Any:
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as refused:
             if refused.code == 404:
@@ -156,7 +156,7 @@ class Wire:
         self._server.close()
         self._loop.call_soon_threadsafe(self._throw_off)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
     def _do(self, work: Any) -> Any:

@@ -48,11 +48,11 @@ async def test_a_hook_and_a_filter_carry_the_mark_and_no_login(repo, kept, tmp_p
 
 
 async def test_what_a_hook_leaves_behind_is_ended(repo, kept, tmp_path):
-    repo.hook("post-commit", f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 60' >/dev/null 2>&1 </dev/null &\n"
+    repo.hook("post-commit", f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec sleep 600' >/dev/null 2>&1 </dev/null &\n"
                              f"while ! test -s {tmp_path}/pid; do sleep 0.01; done")  # fmt: skip
     assert (await committed(repo, kept)).commit is not None
     left = Path("/proc") / (tmp_path / "pid").read_text().strip()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while left.exists():
             await asyncio.sleep(0.01)
 

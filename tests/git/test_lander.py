@@ -258,7 +258,7 @@ class TestCheckedOut:
         commit = work_on(users.path, "run", {"a.txt": "a\n"})
         users.hook("post-merge", "touch ../moving; sleep 0.5; touch ../moved")
         task = asyncio.ensure_future((await lander_in(users.path)).merge(commit, message="m", verify=green(users.path)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (users.path.parent / "moving").exists():
                 await asyncio.sleep(0.01)
         task.cancel()

@@ -34,7 +34,7 @@ async def nothing_left(project: Project, root: Path) -> None:
     """Removing is done by a process of its own, which takes a moment."""
     assert not (project.path / ".git" / "worktrees").exists()
     assert [place for place in listed(root) if not place.startswith(GONE)] == []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while listed(root):
             await asyncio.sleep(0.01)
 
@@ -275,7 +275,7 @@ async def test_a_room_that_is_called_off_leaves_nothing(repo, rooms_of, root):
             await asyncio.Event().wait()
 
     task = asyncio.create_task(stay())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await opened.wait()
     task.cancel()
     await asyncio.wait([task])
@@ -286,7 +286,7 @@ async def test_a_checkout_that_is_called_off_in_the_middle_leaves_nothing(repo, 
     repo.write(".gitattributes", "*.slow filter=slow\n")
     repo.write("a.slow")
     commit = repo.commit()
-    repo.git("config", "filter.slow.smudge", f"sh -c 'touch {tmp_path}/begun; sleep 60'")
+    repo.git("config", "filter.slow.smudge", f"sh -c 'touch {tmp_path}/begun; sleep 600'")
     rooms = await rooms_of(repo)
 
     async def never() -> None:
@@ -294,7 +294,7 @@ async def test_a_checkout_that_is_called_off_in_the_middle_leaves_nothing(repo, 
             raise AssertionError("opened")
 
     task = asyncio.create_task(never())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (tmp_path / "begun").exists():
             await asyncio.sleep(0.01)
     task.cancel()
@@ -401,11 +401,11 @@ async def test_a_driver_that_dies_in_the_middle_of_a_checkout_takes_git_along(re
     repo.commit()
     before = facts(repo)
     pids = tmp_path / "pids"
-    kill = f"sh -c 'echo $$ $PPID >> {pids}; kill -9 $ROOM_DRIVER; sleep 60'"
+    kill = f"sh -c 'echo $$ $PPID >> {pids}; kill -9 $ROOM_DRIVER; sleep 600'"
     repo.git("config", "filter.deadly.smudge", kill)
     assert await drive(-1) == -signal.SIGKILL
     repo.git("config", "--remove-section", "filter.deadly")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split()):
             await asyncio.sleep(0.01)
     await (await rooms_of(repo)).sweep()

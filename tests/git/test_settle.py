@@ -270,13 +270,13 @@ async def test_a_change_that_is_none_to_git_is_no_commit_and_no_warning(repo, op
 
 
 async def test_a_cancelled_commit_restores_the_index_and_leaves_no_lock(repo, open_in):
-    repo.hook("pre-commit", "touch .git/hook-runs; exec sleep 60")
+    repo.hook("pre-commit", "touch .git/hook-runs; exec sleep 600")
     workspace = await open_in(repo)
     before = await workspace.observe()
     repo.write("a")
     index = (repo.path / ".git/index").read_bytes()
     settling = asyncio.create_task(workspace.settle(before, iteration_num=1, message="m"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (repo.path / ".git/hook-runs").exists():
             await asyncio.sleep(0.01)
     settling.cancel()

@@ -28,7 +28,7 @@ def claude() -> "Iterator[subprocess.Popen[bytes]]":
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 def begin(stage: Stage, source: str, session: str) -> None:
@@ -61,7 +61,7 @@ def test_a_session_is_open_as_long_as_its_claude_lives(
     assert stage.entry["holder"][0] == str(claude.pid)
     assert not is_left(stage.entry)
     claude.kill()
-    claude.wait(20)
+    claude.wait(60)
     assert is_left(stage.entry)
 
 
@@ -94,7 +94,7 @@ def test_numbers_of_another_machine_say_nothing(claude: "subprocess.Popen[bytes]
     note_holder(entry, {"CLAUDE_PID": str(claude.pid)})
     entry["holder"][2] = "elsewhere"
     claude.kill()
-    claude.wait(20)
+    claude.wait(60)
     assert not is_left(entry)
 
 

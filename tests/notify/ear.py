@@ -78,4 +78,4 @@ def listening(**how: Any) -> Iterator[Ear]:
         ear.let_go.set()
         server.shutdown()
         server.server_close()
-        serving.join(10)
+        serving.join(60)

@@ -58,7 +58,7 @@ def ask(
     method: str = "POST",
 ) -> Answer:
     """Send one request on a connection of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", model.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", model.port, timeout=60)
     data = request if isinstance(request, bytes) else json.dumps(request).encode()
     headers = {"x-claude-code-session-id": session} if session else {}
     try:

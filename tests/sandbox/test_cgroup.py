@@ -16,7 +16,7 @@ from untildone.sandbox.host import HostSpawner
 
 RUN = f"test-{os.getpid()}"
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "UNTILDONE_RUN": RUN}
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_clearing_ends_all_but_the_spared_and_removes_the_group(has_groups: bool
 
 def kills_its_guard(*, unmarked: bool) -> str:
     """A script that leaves a daemon behind; `unmarked`: one without the marker that holds the script's output."""
-    daemon = "setsid sh -c 'echo $$ > daemon; exec sleep 60'"
+    daemon = "setsid sh -c 'echo $$ > daemon; exec sleep 600'"
     daemon = f"env -i {daemon}" if unmarked else f"{daemon} >/dev/null 2>&1"
     return f"{daemon} & while ! [ -s daemon ]; do :; done; kill -9 $PPID"
 

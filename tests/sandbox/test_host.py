@@ -22,7 +22,7 @@ from untildone.sandbox.host import STDERR_KEPT, HostSpawner
 pytestmark = pytest.mark.anyio
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 # A program with a child, a child in its own session, and one that dropped the environment too. All ignore SIGTERM.
 FAMILY = """

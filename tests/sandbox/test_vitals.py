@@ -16,7 +16,7 @@ from untildone.sandbox.host import HostSpawner
 pytestmark = pytest.mark.anyio
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 async def spawn(tmp_path: Path, *argv: str) -> Process:

@@ -49,7 +49,7 @@ async def _make_tables(url: str) -> None:
 
 
 async def _empty(url: str) -> None:
-    connection = await asyncpg.connect(url, timeout=20)
+    connection = await asyncpg.connect(url, timeout=60)
     try:
         await connection.execute("SET lock_timeout = '20s'")
         await connection.execute(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY")

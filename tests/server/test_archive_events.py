@@ -242,7 +242,7 @@ async def test_lanes_work_side_by_side_and_a_run_keeps_to_its_own() -> None:
     lanes = Lanes([flush_of(0), flush_of(1)])
     for _ in range(3):
         offers = [Offer(sender=BOX, run_id=f"run{n}", events=[], now=1.0) for n in range(20)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.gather(*(lanes.keep(offer) for offer in offers))
     await lanes.close()
     assert not runs[0] & runs[1]

@@ -14,7 +14,7 @@ from untildone.server.archive.port import Archive, StoredEvent
 from untildone.server.fanout import Fanout, Note
 
 pytestmark = pytest.mark.anyio
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

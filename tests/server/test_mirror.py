@@ -29,7 +29,7 @@ from untildone.uplink.owed import Account, Accounts
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Machine:

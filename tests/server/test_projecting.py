@@ -149,7 +149,7 @@ async def test_what_was_stored_while_nobody_projected_is_found(file_archive: Arc
     for number in range(5):
         await receive(file_archive, f"run{number}", stored(control(night())), now=START)
     projector = Projector(file_archive, Fanout(file_archive), every=0.01)
-    async with projector.running(), asyncio.timeout(10):
+    async with projector.running(), asyncio.timeout(60):
         while await file_archive.runs.behind(limit=10):
             await asyncio.sleep(0.01)
     assert (await file_archive.runs.counts(now=0.0)) == {"completed": 5}
@@ -261,7 +261,7 @@ async def test_a_database_that_is_away_is_asked_again(file_archive: Archive) -> 
     await receive(file_archive, "run1", stored(records(opening())), now=START)
     broken = _Broken(file_archive, failures=3)
     projector = Projector(broken, Fanout(file_archive), every=0.005)  # type: ignore[arg-type]
-    async with projector.running(), asyncio.timeout(10):
+    async with projector.running(), asyncio.timeout(60):
         await projector.settled("run1")
     assert broken.failures == 0
     assert (await current(file_archive)).projection.status == "running"

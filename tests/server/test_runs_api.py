@@ -291,7 +291,7 @@ def test_a_waiting_worker_gets_an_order_at_once(server: Served, operator: str) -
     until(lambda: server.context.fanout.followers > 0)
     began = time.monotonic()
     server.ask("POST", "/api/v1/runs/waiting/orders", json_body={"kind": "message", "content": "hi"}, token=operator)
-    asking.join(20)
+    asking.join(60)
     assert [order["kind"] for order in found] == ["message"]
     assert time.monotonic() - began < 15
 
@@ -315,7 +315,7 @@ def test_a_worker_that_waits_asks_the_database_twice_however_long_it_waits(serve
         until(lambda: server.context.fanout.followers > 0)
         for seq in range(2, 12):
             send(server, "patient", range(seq, seq + 1))
-        waiting.join(20)
+        waiting.join(60)
     finally:
         orders.after = after
     assert 1 <= len(asked) <= 3

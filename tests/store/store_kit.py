@@ -10,7 +10,7 @@ from untildone.core.trace import AgentMessage
 from untildone.ports import EventLog, Lease
 from untildone.store.sqlite import SqliteLog
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 
 OpenLog = Callable[[], EventLog]
 OpenSqlite = Callable[[], SqliteLog]

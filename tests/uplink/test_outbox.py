@@ -179,7 +179,7 @@ async def test_at_the_end_a_refusal_is_tried_once_more_and_not_waited_for(log: E
     outbox = Outbox(log, RUN, uplink)
     async with at_work(outbox):
         await until(lambda: outbox.refused is not None)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             left = await outbox.settle(60.0)
         assert left.text == "1 event still to be delivered (the token is not valid)"
         assert uplink.asked == 2
@@ -246,7 +246,7 @@ async def test_a_run_that_was_taken_over_is_told_and_ends_it(log: EventLog) -> N
         told.append(line)
 
     outbox = Outbox(log, RUN, uplink, say=say)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await outbox.run()
     assert outbox.refused is not None
     assert outbox.refused.taken

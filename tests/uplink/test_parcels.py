@@ -71,7 +71,7 @@ def sent(uplink: MemoryUplink) -> dict[str, bytes]:
 
 @asynccontextmanager
 async def packing(log: EventLog, things: Things, uplink: MemoryUplink, every: float = 60.0) -> AsyncIterator[None]:
-    async with asyncio.timeout(20), packer(log, things, every).beside(uplink):
+    async with asyncio.timeout(60), packer(log, things, every).beside(uplink):
         yield
 
 

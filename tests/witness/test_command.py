@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import until_dead
 from untildone.errors import WorkspaceError
 from untildone.sandbox.host import behind_guard
 from untildone.witness.command import readable_output, run_command
@@ -29,20 +30,6 @@ one_of_them = pytest.mark.parametrize(
 @pytest.fixture(params=[(), CHECK, HOOK], ids=["alone", "as a check", "as a hook"])
 def behind(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return request.param
-
-
-async def until_dead(pid: int) -> None:
-    async with asyncio.timeout(60):
-        while _state_of(pid) not in {"", "Z"}:
-            await asyncio.sleep(0.01)
-
-
-def _state_of(pid: int) -> str:
-    """Its letter; nothing when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
 
 
 async def until_written(place: Path) -> str:
@@ -106,7 +93,7 @@ async def test_huge_output_is_hashed_whole_and_kept_in_part(tmp_path, behind):
 
 @one_of_them
 async def test_too_late_ends_grandchildren_too_and_keeps_the_output(tmp_path, behind):
-    command = "echo working; sh -c 'trap \"\" TERM; sleep 60 & echo $! > pid; wait; sleep 60'"
+    command = "echo working; sh -c 'trap \"\" TERM; sleep 600 & echo $! > pid; wait; sleep 600'"
     result = await run_command(command, cwd=tmp_path, behind=behind, timeout=2)
     assert result.exit_code is None
     assert result.output_tail == "working\n"
@@ -123,13 +110,13 @@ async def test_too_late_leaves_a_moment_to_tidy_up(tmp_path, behind):
 
 async def test_what_it_leaves_in_the_background_is_ended_and_does_not_delay_the_result(tmp_path, behind):
     async with asyncio.timeout(40):
-        result = await run_command("sleep 60 & echo $! > pid; echo done", cwd=tmp_path, behind=behind, timeout=50)
+        result = await run_command("sleep 600 & echo $! > pid; echo done", cwd=tmp_path, behind=behind, timeout=50)
     assert (result.exit_code, result.output_tail) == (0, "done\n")
     await until_dead(int((tmp_path / "pid").read_text()))
 
 
 async def test_a_process_that_left_the_group_cannot_hold_the_result(tmp_path, behind):
-    leaves = "setsid sh -c 'echo $$ > new; mv new pid; exec sleep 60' & until test -e pid; do sleep 0.01; done"
+    leaves = "setsid sh -c 'echo $$ > new; mv new pid; exec sleep 600' & until test -e pid; do sleep 0.01; done"
     async with asyncio.timeout(40):
         result = await run_command(f"{leaves}; echo done", cwd=tmp_path, behind=behind, timeout=50)
     assert (result.exit_code, result.output_tail) == (0, "done\n")
@@ -142,7 +129,7 @@ async def test_a_process_that_left_the_group_cannot_hold_the_result(tmp_path, be
 
 async def test_cancelling_ends_the_whole_group(tmp_path, behind):
     running = asyncio.create_task(
-        run_command("sleep 60 & echo $! > pid; wait", cwd=tmp_path, behind=behind, timeout=50)
+        run_command("sleep 600 & echo $! > pid; wait", cwd=tmp_path, behind=behind, timeout=50)
     )
     pid = int(await until_written(tmp_path / "pid"))
     running.cancel()
@@ -162,7 +149,7 @@ asyncio.run(run_command(sys.argv[2], cwd=sys.argv[3], timeout=60, behind=behind)
 
 @pytest.mark.parametrize(("kind", "detached_lives"), [("check", False), ("hook", True)])
 async def test_nothing_of_it_outlives_a_loop_killed_outright(tmp_path, kind, detached_lives):
-    inside = "sleep 60 & echo $! > child; setsid sh -c 'echo $$ > detached; exec sleep 60' & echo $$ > shell; wait"
+    inside = "sleep 600 & echo $! > child; setsid sh -c 'echo $$ > detached; exec sleep 600' & echo $$ > shell; wait"
     loop = await asyncio.create_subprocess_exec(sys.executable, "-c", LOOP, kind, inside, str(tmp_path))
     pids = {name: int(await until_written(tmp_path / name)) for name in ("child", "detached", "shell")}
     loop.kill()
@@ -176,7 +163,7 @@ async def test_nothing_of_it_outlives_a_loop_killed_outright(tmp_path, kind, det
 
 
 async def test_a_check_that_ignores_every_request_is_ended_with_its_whole_tree(tmp_path):
-    stubborn = "trap '' TERM INT; setsid sh -c 'trap \"\" TERM; echo $$ > pid; while :; do sleep 1; done' & sleep 60"
+    stubborn = "trap '' TERM INT; setsid sh -c 'trap \"\" TERM; echo $$ > pid; while :; do sleep 1; done' & sleep 600"
     result = await run_command(stubborn, cwd=tmp_path, timeout=1, behind=CHECK)
     assert result.exit_code is None
     await until_dead(int(await until_written(tmp_path / "pid")))

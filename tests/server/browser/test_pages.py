@@ -133,6 +133,7 @@ def test_everything_is_in_reach_of_the_keyboard(room: Room, stage: Stage) -> Non
     page.keyboard.press("/")
     page.keyboard.type("iso-weeks")
     page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("text=iso-weeks"))
     expect(row(page, "fin")).to_be_visible()
     page.goto(f"{stage.url}/search?run=seen-fin")
     page.locator("#search-text").fill("OVERLOADED")
