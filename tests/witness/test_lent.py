@@ -48,6 +48,25 @@ def test_what_is_changed_new_or_gone_is_told_by_its_package(tmp_path: Path) -> N
     assert [change.path for change in lent.changed()] == ["deps/lib", "deps/new.js", "deps/other"]
 
 
+@pytest.mark.parametrize("replaced", ["by another link", "by a folder"])
+def test_a_package_that_is_a_link_and_is_replaced_judges_like_any_other(tmp_path: Path, replaced: str) -> None:
+    for name in ("packages/greet", "other", "node_modules"):
+        (tmp_path / name).mkdir(parents=True)
+    package = tmp_path / "node_modules" / "greet"
+    package.symlink_to("../packages/greet")
+    lent = Lent(tmp_path, ("node_modules",), (), tmp_path / "logs" / "shared.json")
+    lent.remember()
+    assert lent.changed() == []
+    package.unlink()
+    if replaced == "by a folder":
+        package.mkdir()
+        (package / "index.js").write_text("module.exports = () => 'good'\n")
+    else:
+        package.symlink_to("../other")
+    assert lent.changed() == [LentChange("node_modules/greet")]
+    assert len(replaced_judges(lent.changed(), ())) == 1
+
+
 @pytest.mark.parametrize(
     ("command", "names"),
     [

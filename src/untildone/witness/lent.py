@@ -63,7 +63,8 @@ class Lent:
                 below[:] = sorted(name for name in below if name not in _CACHES)
                 place = Path(at)
                 is_programs = place.name in _PROGRAMS
-                for name in sorted(names):
+                # A package may be a link to its folder: that is looked at as a link, and not gone into.
+                for name in sorted([*names, *(name for name in below if (place / name).is_symlink())]):
                     seen += 1
                     if seen > _MOST_FILES:
                         return sums
