@@ -268,6 +268,12 @@ def test_json_that_is_nested_deeply_judges_as_a_whole_at_worst(depth: int) -> No
     assert part is None or '"test": "false"' in part
 
 
+@pytest.mark.parametrize("name", ["pyproject.toml", "setup.cfg", "package.json", "Cargo.toml"])
+def test_settings_that_were_empty_or_have_no_headers(name: str) -> None:
+    assert with_judging_part(name, "", "a = 1\n") in {"a = 1\n", None}
+    assert with_judging_part(name, "a = 1\n", "") in {"", None}
+
+
 @pytest.mark.parametrize(
     ("path", "text"),
     [
