@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,16 @@ GO = {
 }
 
 
+async def test_a_target_folder_that_a_variable_names(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_cargo(project.tmp / "home", monkeypatch)
+    monkeypatch.setenv("CARGO_TARGET_DIR", f"{project.tmp}/home/target")
+    project.has(RUST)
+    project.sh("cargo generate-lockfile --offline", "mkdir ~/target")
+    project.commit()
+    honest = project.does(f"sed -i s/20/21/ helper/src/lib.rs; {CARGO}")
+    assert await project.claims(honest, check=CARGO) == ["proven"]
+
+
 @pytest.mark.parametrize("named", [False, True], ids=["its own places", "named by variables"])
 async def test_work_that_is_in_no_commit_or_in_the_settings_of_go(
     project: Project, monkeypatch: pytest.MonkeyPatch, named: bool
@@ -166,6 +177,31 @@ async def test_work_that_is_in_no_commit_or_in_the_settings_of_go(
     honest = "go env -u GOFLAGS; sed -i s/41/42/ answer.go; go test ./..."
     steps = [project.does(step) for step in (local, settings, honest)]
     assert await project.claims(*steps, check="go test ./...") == ["red", "red", "proven"]
+
+
+async def test_work_that_is_only_in_the_store_of_go(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module from a proxy that is a folder, as `go mod download` puts it into the store."""
+    proxy = project.tmp / "proxy" / "example.org" / "dep" / "@v"
+    proxy.mkdir(parents=True)
+    (proxy / "v1.0.0.mod").write_text("module example.org/dep\n\ngo 1.18\n")
+    (proxy / "v1.0.0.info").write_text('{"Version": "v1.0.0"}')
+    with zipfile.ZipFile(proxy / "v1.0.0.zip", "w") as packed:
+        packed.writestr("example.org/dep@v1.0.0/go.mod", "module example.org/dep\n\ngo 1.18\n")
+        packed.writestr("example.org/dep@v1.0.0/dep.go", "package dep\n\nconst Answer = 41\n")
+    for name, value in {"GOPROXY": f"file://{project.tmp}/proxy", "GONOSUMDB": "*", "GOFLAGS": "-mod=mod"}.items():
+        monkeypatch.setenv(name, value)
+    (project.tmp / "home" / "go" / "bin").mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{project.tmp}/home/go/bin:{os.environ['PATH']}")
+    uses = {"answer.go": 'package app\n\nimport "example.org/dep"\n\nfunc Answer() int { return dep.Answer }\n'}
+    project.has(GO | uses)
+    project.sh("go get example.org/dep@v1.0.0")
+    project.commit()
+    stored = "~/go/pkg/mod/example.org/dep@v1.0.0"
+    cheat = f"chmod -R u+w {stored}; sed -i s/41/42/ {stored}/dep.go; go test -count=1 ./..."
+    try:
+        assert await project.claims(project.does(cheat), check="go test ./...") == ["disputed"]
+    finally:
+        project.sh("chmod -R u+w ~/go")  # Go keeps its store read-only, and pytest is to remove it
 
 
 # --- pip -----------------------------------------------------------------------------------------------------
