@@ -14,12 +14,14 @@ from untildone import __version__, config
 from untildone.core import events as ev
 from untildone.core.beginning import beginning
 from untildone.core.chain import has_next, knows_goals, next_policy, next_run_id, next_spec
+from untildone.core.contract import Contract
 from untildone.core.dataclass import dataclass
 from untildone.core.delivery import landing_for, owes_check
 from untildone.core.durations import DAY
 from untildone.core.elsewhere import refuse_elsewhere
 from untildone.core.fold import fold
 from untildone.core.policy import Policy, RunSpec
+from untildone.core.printable import one_line
 from untildone.core.restarted import in_order
 from untildone.core.reviewing import reviewer_options
 from untildone.core.state import LoopState
@@ -219,6 +221,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
 
     if not os.path.isdir(spec.cwd):  # noqa: PTH112 - one stat, and pathlib is frowned upon in coroutines
         raise ConfigError(f"{spec.cwd} is not a folder: give an existing one with --cwd")
+    await _refuse_unusable(spec.contract)
     spawner = HostSpawner(around.state_dir / LAST_WORDS)
     marks = {CHECK_MARKER: run_id, STORE_MARKER: _place(around)}
     guard, withheld = tuple(behind_guard(whole_tree=True)), login_names(spec) | {config.SERVER_TOKEN}
@@ -250,6 +253,18 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
         jitter=random.random,
         tasks_left=_tasks_left(spec),
     )
+
+
+async def _refuse_unusable(contract: Contract) -> None:
+    """ConfigError for commands that no shell can run: iterations would be paid for that nothing can prove."""
+    from untildone.witness.command import unusable
+
+    told = {f"check {check.name}": check.command for check in contract.checks if check.kind == "command"}
+    told |= {"--setup": contract.setup} if contract.setup else {}
+    told |= {"--fail-to-pass-check": contract.fail_to_pass_check} if contract.fail_to_pass_check else {}
+    for what, command in told.items():
+        if said := await unusable(command):
+            raise ConfigError(f"{one_line(what, 200)} cannot be run: {said}; correct the command, or leave it out")
 
 
 def _sealing(spec: RunSpec, around: Surroundings, end_leftovers: Callable[[], int]) -> "Sealing":

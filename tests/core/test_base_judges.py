@@ -47,6 +47,10 @@ def gone(path: str) -> FileChange:
         (edited("acceptance/it.txt"), ["acceptance/it.txt"], []),
         (edited(".github/workflows/ci.yml"), [".github/workflows/ci.yml"], []),
         (edited("Makefile"), ["Makefile"], []),
+        # A link or a submodule in the place of the folder.
+        (edited("tests"), ["tests"], []),
+        (edited("lib/spec"), ["lib/spec"], []),
+        (added("fixtures"), [], ["fixtures"]),
         (added("conftest.py"), [], ["conftest.py"]),
         (added("pytest.ini"), [], ["pytest.ini"]),
         (added("pytest.py"), [], ["pytest.py"]),
@@ -248,3 +252,54 @@ def test_every_test_lies_under_the_patterns_that_git_looks_under() -> None:
     words = ("test", "spec", "e2e")
     tests = [example for rule in RULES if rule.judge == "test" and not rule.by_folder for example in rule.examples]
     assert [path for path in tests if not any(word in path.lower() for word in words)] == ["cart.bats"]
+
+
+# --- hostile texts -------------------------------------------------------------------------------------------
+
+DEEP = '{"a":' * 5000 + "1" + "}" * 5000
+
+
+@pytest.mark.parametrize("depth", [300, 450, 600, 900, 5000])
+def test_json_that_is_nested_deeply_judges_as_a_whole_at_worst(depth: int) -> None:
+    base, new = (
+        f'{{"scripts": {{"test": "{test}"}}, "x": {DEEP[: 5 * depth]}1{"}" * depth}}}' for test in ("false", "true")
+    )
+    part = with_judging_part("package.json", base, new)
+    assert part is None or '"test": "false"' in part
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "setup.cfg", "package.json", "Cargo.toml"])
+def test_settings_that_were_empty_or_have_no_headers(name: str) -> None:
+    assert with_judging_part(name, "", "a = 1\n") in {"a = 1\n", None}
+    assert with_judging_part(name, "a = 1\n", "") in {"", None}
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("pyproject.toml", "[" + " " * 60_000),
+        ("pyproject.toml", "[" * 60_000),
+        ("src/a.rs", "#[cfg(test)]\nmod a {\n" * 3_000),
+        ("src/a.rs", "#[cfg(test)]\n" + "\n" * 60_000),
+    ],
+)
+def test_settings_and_sources_that_make_a_reader_look_again_and_again_are_read_once(path: str, text: str) -> None:
+    # By rules that looked back this took minutes, up to days.
+    assert with_judging_part(path, "", text) is not None
+
+
+@pytest.mark.parametrize(
+    "piece", ["def __eq__(", "assert.a", "x = pytest\n", "def __eq__():" + " " * 900, 'def __eq__(): """']
+)
+def test_sources_that_look_suspect_all_over_are_looked_through_once(piece: str) -> None:
+    text = piece * (300_000 // len(piece))
+    assert len(suspects([("app.py", 1, text)], JUDGES)) <= 20
+
+
+def test_suspect_lines_are_told_once_each_with_their_numbers() -> None:
+    text = "a = 1\nimport pytest, unittest\n\n\nclass A:\n    def __eq__(self, other):\n        return True\n"
+    told = suspects([("app.py", 10, text), ("tests/x.py", 1, "import pytest\n")], JUDGES)
+    assert told == [
+        "app.py:11: this code behaves differently in a test: import pytest, unittest",
+        "app.py:15: this code behaves differently in a test: def __eq__(self, other):",
+    ]

@@ -75,3 +75,9 @@ def test_hostile_output_costs_no_more_than_long_output(piece: str) -> None:
     began = time.perf_counter()
     tally(piece * (200_000 // len(piece)))
     assert time.perf_counter() - began < 200 * plain + 1
+
+
+def test_output_that_is_nothing_but_blank_lines_is_read_once() -> None:
+    # By rules that looked over line ends this took minutes.
+    assert tally("\n" * 150_000) is None
+    assert tally(" \n" * 75_000) is None

@@ -182,6 +182,21 @@ async def test_read_only_files_and_names_that_differ_only_in_case(repo, open_in)
     assert (repo.path / "name").stat().st_mode & 0o777 == 0o444
 
 
+async def test_a_file_outside_of_a_sparse_checkout_is_work_too_and_what_is_not_checked_out_stays(repo, open_in):
+    for name in ("web/x", "app/y"):
+        repo.write(name)
+    repo.commit()
+    repo.git("sparse-checkout", "set", "--no-cone", "/app/")
+    workspace, before = await begun(repo, open_in)
+    repo.write("work", "outside\n")
+    repo.write("app/y", "inside\n")
+    settled = await workspace.settle(before, iteration_num=1, message="m")
+    assert (settled.warning, settled.left, settled.files_changed) == ("", (), 2)
+    assert repo.git("show", "--format=", "--name-only", "HEAD").split() == ["app/y", "work"]
+    assert repo.git("status", "--porcelain") == ""
+    assert not (repo.path / "web").exists()
+
+
 # --- somebody else is at work too ------------------------------------------------------------------
 
 

@@ -1,8 +1,13 @@
 """A commit of two: the code of one, and the files that judge it as they are in the other."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from untildone.core.base_judges import BaseJudges
+from untildone.core.contract import Contract
+from untildone.core.judges import judges_for
 
 pytestmark = pytest.mark.anyio
 
@@ -37,6 +42,35 @@ async def test_files_are_put_back_left_out_and_rewritten_and_the_tree_is_not_tou
     assert (repo.git("status", "--porcelain"), repo.git("rev-parse", "HEAD"), repo.git("branch", "--list")) == before
 
 
+async def test_names_that_are_not_utf8(repo, open_in):
+    odd = Path(os.fsdecode(os.fsencode(repo.path) + b"/test_\xff.py"))
+    odd.write_text("old\n")
+    start = repo.commit()
+    odd.write_text("new\n")
+    repo.write(r"test_\xff.py", "another file, which reads the same\n")
+    new = repo.commit()
+    workspace = await open_in(repo)
+    changes = await workspace.changes(start, new, lambda path: path.startswith("test_"))
+    assert {change.path for change in changes} == {r"test_\xff.py"}
+    made = await workspace.recombined(new, start, BaseJudges(restored=(r"test_\xff.py",)))
+    assert files(repo, made) == ["README.md", os.fsdecode(b"test_\xff.py")]
+    assert repo.git("diff", start, made) == ""
+
+
+async def test_a_repository_with_longer_hashes(plain, open_in):
+    plain.git("init", "-q", "-b", "main", "--object-format=sha256")
+    plain.git("config", "user.name", "Ada")
+    plain.git("config", "user.email", "ada@example.org")
+    plain.write("tests/a", "old\n")
+    start = plain.commit()
+    plain.write("tests/a", "new\n")
+    plain.write("tests/b", "new\n")
+    made = await (await open_in(plain)).recombined(
+        plain.commit(), start, BaseJudges(restored=("tests/a",), removed=("tests/b",))
+    )
+    assert plain.git("diff", start, made) == ""
+
+
 async def test_what_was_run_and_linked_stays_so(repo, open_in):
     repo.write("tests/run.sh", "true\n").chmod(0o755)
     (repo.path / "tests/link").symlink_to("run.sh")
@@ -58,7 +92,48 @@ async def test_data_that_a_test_names_is_part_of_it(repo, open_in):
         repo.write(f"examples/{name}.csv", "")
     repo.write("new.csv", "")
     new = repo.commit()
-    assert await (await open_in(repo)).changed_data(start, new) == ["examples/slugs.csv"]
+    assert await (await open_in(repo)).further_judges(start, new, lambda _: False) == ["examples/slugs.csv"]
+
+
+async def test_what_a_link_leads_to_is_part_of_the_test(repo, open_in):
+    for name in ("suite/one", "real", "else"):
+        repo.write(name, "old\n")
+    (repo.path / "tests").symlink_to("suite")
+    (repo.path / "sub").mkdir()
+    (repo.path / "sub/test_a.py").symlink_to("../real")
+    (repo.path / "link").symlink_to("else")
+    start = repo.commit()
+    for name in ("suite/one", "suite/two", "real", "else"):
+        repo.write(name, "new\n")
+    new = repo.commit()
+    judges = judges_for(Contract(), [])
+    assert await (await open_in(repo)).further_judges(start, new, judges) == ["real", "suite/one", "suite/two"]
+
+
+async def test_a_submodule_is_part_of_the_judgement_if_tests_in_it_differ(repo, open_in, tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
+    other = type(repo)(tmp_path / "other")
+    other.init()
+    other.write("lib/code", "old\n")
+    other.write("tests/run.sh", "exit 1\n")
+    other.commit()
+    for name in ("code", "judges", "gone"):
+        repo.git("submodule", "--quiet", "add", str(other.path), name)
+    start = repo.commit()
+    for name, file in (("code", "lib/code"), ("judges", "tests/run.sh")):
+        module = type(repo)(repo.path / name)
+        module.git("config", "user.name", "Ada")
+        module.git("config", "user.email", "ada@example.org")
+        module.write(file, "new\n")
+        module.commit()
+    repo.git("rm", "-q", "--cached", "gone")
+    repo.git("add", "code", "judges")
+    repo.git("commit", "-qm", "more")
+    workspace, new = await open_in(repo), repo.git("rev-parse", "HEAD")
+    found = await workspace.further_judges(start, new, judges_for(Contract(), []))
+    assert found == ["gone", "judges"]
+    made = await workspace.recombined(new, start, BaseJudges(restored=tuple(found)))
+    assert repo.git("diff", "--name-only", start, made) == "code"
 
 
 async def test_texts_of_a_commit_and_what_is_new_between_two(repo, open_in):

@@ -204,6 +204,18 @@ async def test_a_submodule_that_is_not_initialised_is_as_empty_as_in_a_clone(wit
         assert listed(Path(room.folder) / "lib" / "outer") == []
 
 
+async def test_a_repository_that_gitmodules_does_not_name_is_empty_as_in_a_clone(repo, rooms_of):
+    own = Project(repo.path / "own")
+    own.init()
+    own.write("only-here")
+    own.commit()
+    repo.git("add", "own")
+    repo.git("commit", "-qm", "a repository of the agent's")
+    async with (await rooms_of(repo)).open("HEAD") as room:
+        assert listed(Path(room.folder) / "own") == []
+        assert room.notes == ("empty, as in every clone, because .gitmodules names no address for them: own",)
+
+
 async def test_a_submodule_at_a_commit_that_nobody_has(with_submodules, rooms_of, root):
     repo = with_submodules
     repo.git("update-index", "--cacheinfo", f"160000,{'a' * 40},lib/outer")

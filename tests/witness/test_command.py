@@ -170,7 +170,7 @@ async def test_a_check_that_ignores_every_request_is_ended_with_its_whole_tree(t
 
 
 async def test_a_missing_folder_is_one_clear_line(tmp_path, behind):
-    with pytest.raises(WorkspaceError, match=r"cannot run 'true' in .*gone: No such file"):
+    with pytest.raises(WorkspaceError, match=r"cannot run `true` in .*gone: No such file"):
         await run_command("true", cwd=tmp_path / "gone", behind=behind, timeout=5)
 
 

@@ -8,7 +8,7 @@ import pytest
 from untildone.core.contract import Contract
 from untildone.core.findings import LentChange
 from untildone.core.verdict import lent_findings, replaced_judges
-from untildone.witness.lent import Lent, named_programs
+from untildone.witness.lent import Lent, named_programs, watched
 
 
 def made(tmp_path: Path) -> Lent:
@@ -46,6 +46,50 @@ def test_what_is_changed_new_or_gone_is_told_by_its_package(tmp_path: Path) -> N
     (deps / "other/c.js").unlink()
     (deps / "new.js").symlink_to("lib/a.js")
     assert [change.path for change in lent.changed()] == ["deps/lib", "deps/new.js", "deps/other"]
+
+
+def test_sources_of_packages_in_the_stores_of_cargo_and_go(tmp_path: Path) -> None:
+    before = ("registry/src/index-6f17d22bba15001f/serde-1.0.2/lib.rs", "git/checkouts/x-12ab/34cd/lib.rs")
+    go = ("pkg/mod/example.org/deep/errors@v0.9.1/errors.go", "pkg/mod/cache/download/list")
+    for name in (*before, *go):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("bad\n")
+    env = {"PATH": f"{tmp_path}/bin:/usr/bin", "GOPATH": str(tmp_path), "GOMODCACHE": f"{tmp_path}/pkg/mod"}
+    folders = watched(env, Path("/nowhere"))
+    assert folders == [f"{tmp_path}/{name}" for name in ("registry/src", "git/checkouts", "pkg/mod")]
+    lent = Lent(tmp_path / "tree", folders, (), tmp_path / "logs" / "shared.json")
+    lent.remember()
+    new = tmp_path / "registry/src/index-6f17d22bba15001f/rand-0.8.5"
+    new.mkdir()
+    (new / "lib.rs").write_text("a new package is no harm\n")
+    (tmp_path / go[1]).write_text("what the go command writes there is none either\n")
+    assert replaced_judges(lent.changed(), ()) == []
+    for name in (*before, go[0]):
+        (tmp_path / name).write_text("good\n")
+    told = [said.partition(": ")[0].removeprefix(f"{tmp_path}/") for said in replaced_judges(lent.changed(), ())]
+    assert told == [
+        "git/checkouts/x-12ab/34cd", "pkg/mod/example.org/deep/errors@v0.9.1",
+        "registry/src/index-6f17d22bba15001f/serde-1.0.2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("replaced", ["by another link", "by a folder"])
+def test_a_package_that_is_a_link_and_is_replaced_judges_like_any_other(tmp_path: Path, replaced: str) -> None:
+    for name in ("packages/greet", "other", "node_modules"):
+        (tmp_path / name).mkdir(parents=True)
+    package = tmp_path / "node_modules" / "greet"
+    package.symlink_to("../packages/greet")
+    lent = Lent(tmp_path, ("node_modules",), (), tmp_path / "logs" / "shared.json")
+    lent.remember()
+    assert lent.changed() == []
+    package.unlink()
+    if replaced == "by a folder":
+        package.mkdir()
+        (package / "index.js").write_text("module.exports = () => 'good'\n")
+    else:
+        package.symlink_to("../other")
+    assert lent.changed() == [LentChange("node_modules/greet")]
+    assert len(replaced_judges(lent.changed(), ())) == 1
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ where a file that judges differs from the base, on the same code with the base's
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import islice
 from typing import Literal
 
 from untildone.core.contract import Contract
@@ -22,6 +23,7 @@ from untildone.core.printable import one_line
 MOST_TOLD = 200
 _NAMED = 20
 _SAID = 200
+_LINE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,8 +190,8 @@ SUSPECT_FILES = (
 _SUSPECT = re.compile(
     r"PYTEST_CURRENT_TEST|PYTEST_VERSION|\b_?pytest\b|\bunittest\b|JEST_WORKER_ID|\bVITEST\b|NODE_TEST_CONTEXT"
     r"|NODE_ENV\W{1,12}test|node:test|\bos\._exit\(|\bsys\.settrace\(|\bprocess\.reallyExit"
-    r"|\bassert(?:\.\w+)+\s*=[^=>]|uncaughtException|\bexitCode\s*=\s*0\b"
-    r"|def __eq__\([^)]*\)[^:\n]*:\s*(?:\"\"\"[^\"]*\"\"\"\s*)?return True\b"
+    r"|\bassert(?:\.\w{1,80}){1,8}\s{0,80}=[^=>]|uncaughtException|\bexitCode\s{0,80}=\s{0,80}0\b"
+    r"|def __eq__\([^)]{0,500}\)[^:\n]{0,200}:\s{0,500}(?:\"\"\"[^\"]{0,2000}\"\"\"\s{0,500})?return True\b"
 )
 _PROSE = re.compile(r"\.(?:md|rst|txt|adoc|lock)$|(?:^|/)(?:LICENSE|CHANGELOG)")
 
@@ -199,15 +201,24 @@ def suspects(added: Sequence[tuple[str, int, str]], judges: Callable[[str], bool
 
     `added`: pieces of text that are new, as (file, number of the first line, text).
     """
-    told = []
-    for path, number, text in added:
-        if judges(path) or _PROSE.search(path):
-            continue
-        for found in _SUSPECT.finditer(text):
-            line = number + text.count("\n", 0, found.start())
-            said = text[text.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0].strip()
-            told.append(one_line(f"{path}:{line}: this code behaves differently in a test: {said}", _SAID))
-    return list(dict.fromkeys(told))[:_NAMED]
+    pieces = (piece for piece in added if not judges(piece[0]) and not _PROSE.search(piece[0]))
+    told = (
+        one_line(f"{path}:{line}: this code behaves differently in a test: {said}", _SAID)
+        for path, number, text in pieces
+        for line, said in _suspect_lines(number, text)
+    )
+    return list(islice(told, _NAMED))
+
+
+def _suspect_lines(number: int, text: str) -> Iterator[tuple[int, str]]:
+    """Number and beginning of each line in which something suspect begins; `number`: of the first line."""
+    end = 0
+    while found := _SUSPECT.search(text, end):
+        start = text.rfind("\n", 0, found.start()) + 1
+        number += text.count("\n", end, start)
+        end = text.find("\n", found.start()) + 1 or len(text)
+        yield number, text[start : min(end, start + _LINE)].strip()
+        number += 1
 
 
 def is_smaller(now: Sequence[str], before: Sequence[str]) -> bool:

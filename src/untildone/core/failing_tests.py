@@ -114,7 +114,7 @@ def _node(text: str) -> Iterator[Failing]:
         yield Failing("", tap or spec)
 
 
-_GO_TEST = re.compile(r"^\s*--- FAIL: (\S+)", re.MULTILINE)
+_GO_TEST = re.compile(r"^[ \t]*--- FAIL: (\S+)", re.MULTILINE)
 _GO_BUILD = re.compile(r"^FAIL\t(\S+) \[(?:build|setup) failed\]", re.MULTILINE)
 
 

@@ -12,6 +12,7 @@ FindingKind = Literal[
     "test_edited", "test_added", "secret", "not_fail_to_pass", "tests_not_run", "check_shadowed", "unreadable",
 ]  # fmt: skip
 
+_PACKAGES = ("site-packages", "dist-packages", "node_modules", "registry/src", "git/checkouts", "pkg/mod")
 _RUNS_OF_STARS = re.compile(r"\*+")
 
 
@@ -45,7 +46,7 @@ class LentChange:
     @property
     def judges(self) -> bool:
         """Whether checks run it as a matter of course: a program that they name, or an installed package."""
-        is_package = any(f"{folder}/" in self.path for folder in ("site-packages", "dist-packages", "node_modules"))
+        is_package = any(f"{folder}/" in self.path for folder in _PACKAGES)
         is_program = "/" not in self.path
         return self.was_there and (is_program or is_package) and not self.path.rpartition("/")[2].startswith(".")
 

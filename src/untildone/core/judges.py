@@ -52,11 +52,11 @@ RULES: tuple[Rule, ...] = (
         r"|dist|neon|properties)|[^/]+\.(?:config|setup|workspace|conf)\.\w+|noxfile\.py|pylintrc)$",
         ("pytest.ini", "mypy.ini", "tsconfig.json", "jest.config.js", "codecov.yml", "phpunit.xml.dist")),
     Rule("test", "everything in a folder of tests",
-        r"(?:(?:[^/]+[._-])?(?:[Tt]ests?|UnitTests|e2e)|__tests__|[a-z]\w*Tests?|cypress)/"
-        rf"|specs?/{_NO_CODE}",
+        r"(?:(?:[^/]+[._-])?(?:[Tt]ests?|UnitTests|e2e)|__tests__|[a-z]\w*Tests?|cypress)(?:/|$)"
+        rf"|specs?(?:/{_NO_CODE}|$)",
         ("tests/helpers.py", "src/test/java/Stubs.java", "spec/support/stubs.rb"), by_folder=True),
     Rule("test", "what tests compare with",
-        r"(?:fixtures?|test_?data|goldens?|__snapshots__|snapshots|__mocks__|expected|node_modules)/"
+        r"(?:fixtures?|test_?data|goldens?|__snapshots__|snapshots|__mocks__|expected|node_modules)(?:/|$)"
         r"|[^/]+\.(?:snap|golden)$",
         ("fixtures/user.json", "testdata/big.csv", "__snapshots__/cart.snap"), by_folder=True),
 )  # fmt: skip

@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_HEADER = re.compile(r"^[ \t]*\[+[ \t]*([^\]\n]+?)[ \t]*\]+[ \t]*(?:[#;].*)?$", re.MULTILINE)
 _JUDGING_SECTION = re.compile(
     r"pytest|coverage|\bcov\b|mypy|pyright|ruff|flake8|pylint|pycodestyle|pydocstyle|bandit|isort|black|lint|clippy"
     r"|test|tox|nox|envs|tasks|taskipy|poe|pdm[.:]scripts|aliases|mutmut|interrogate|vulture|deptry|importlinter",
@@ -17,6 +16,8 @@ _JUDGING_KEYS = frozenset({
 })  # fmt: skip
 _RUN_WITH_OTHERS = re.compile(r"^(?:pre|post)")
 _RUST_TESTS = re.compile(r"^[ \t]*#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*\{", re.MULTILINE)
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_BRACE = re.compile(r"[{}]")
 _WHOLE = frozenset({"tox.ini"})
 
 
@@ -33,11 +34,21 @@ def with_judging_part(path: str, base: str, new: str) -> str | None:
 
 
 def _sections(text: str) -> list[tuple[str, str]]:
-    """Headers and what belongs to them, in order; what stands before the first one has none."""
-    heads = list(_HEADER.finditer(text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    before = text[: heads[0].start()] if heads else text
-    return [("", before), *((head[1], text[head.start() : end]) for head, end in zip(heads, ends, strict=True))]
+    """Headers and what belongs to them, in order; what comes before the first one has none."""
+    found: list[tuple[str, list[str]]] = [("", [])]
+    for line in _LINE.findall(text):
+        if header := _header(line):
+            found.append((header, []))
+        found[-1][1].append(line)
+    return [(header, "".join(lines)) for header, lines in found]
+
+
+def _header(line: str) -> str:
+    """The name in `[name]` or `[[name]]`, with or without a comment behind it; "" for any other line."""
+    inside, bracket, rest = line.strip().partition("]")
+    rest = rest.lstrip("]").strip()
+    is_header = inside.startswith("[") and bracket and (not rest or rest[0] in "#;")
+    return inside.lstrip("[").strip() if is_header else ""
 
 
 def _judges(header: str) -> bool:
@@ -55,9 +66,12 @@ def _with_sections(base: str, new: str) -> str:
 
 def _with_keys(base: str, new: str) -> str | None:
     try:
-        was, now = json.loads(base), json.loads(new)
-    except (ValueError, RecursionError):
+        return _with_old_keys(new, json.loads(base), json.loads(new))
+    except (ValueError, RecursionError):  # comparing and writing may go deeper than reading did
         return None
+
+
+def _with_old_keys(new: str, was: object, now: object) -> str | None:
     if not isinstance(was, dict) or not isinstance(now, dict):
         return None
     merged: dict[str, Any] = {key: value for key, value in now.items() if key not in _JUDGING_KEYS}
@@ -80,21 +94,21 @@ def _added_scripts(was: object, now: object) -> dict[str, Any]:
 
 
 def _with_rust_tests(base: str, new: str) -> str:
-    was, now = _rust_tests(base), _rust_tests(new)
+    (_, was), (code, now) = _rust_parts(base), _rust_parts(new)
     if was == now:
         return new
-    for tests in now:
-        new = new.replace(tests, "", 1)
-    return new.rstrip("\n") + "\n\n" + "\n\n".join(was) + "\n" if was else new
+    return code.rstrip("\n") + "\n\n" + "\n\n".join(was) + "\n" if was else code
 
 
-def _rust_tests(text: str) -> list[str]:
-    """The modules of tests that lie among the code, to their closing brace."""
-    found = []
-    for head in _RUST_TESTS.finditer(text):
+def _rust_parts(text: str) -> tuple[str, list[str]]:
+    """The code, and the modules of tests that lie among it, each to its closing brace."""
+    code, tests, end = [], [], 0
+    while head := _RUST_TESTS.search(text, end):
         depth, at = 1, head.end()
-        while at < len(text) and depth:
-            depth += {"{": 1, "}": -1}.get(text[at], 0)
-            at += 1
-        found.append(text[head.start() : at])
-    return found
+        while depth and (brace := _BRACE.search(text, at)):
+            depth += 1 if brace[0] == "{" else -1
+            at = brace.end()
+        code.append(text[end : head.start()])
+        end = len(text) if depth else at
+        tests.append(text[head.start() : end])
+    return "".join([*code, text[end:]]), tests

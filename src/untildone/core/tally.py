@@ -59,7 +59,7 @@ def _unittest(text: str) -> Iterator[Tally]:
 
 
 _JEST = re.compile(r"^Tests:\s+(.*\b\d+ total)\s*$", re.MULTILINE)
-_VITEST = re.compile(r"^\s*Tests\s+(\d+ .*?)\s+\(\d+\)\s*$", re.MULTILINE)
+_VITEST = re.compile(r"^[ \t]*Tests\s+(\d+ .*?)\s+\(\d+\)\s*$", re.MULTILINE)
 _LOST_SUITES = re.compile(r"Test suite failed to run|Failed Suites")
 
 
@@ -72,7 +72,7 @@ def _jest(text: str) -> Iterator[Tally]:
             yield Tally(counts.get("passed", 0) + counts.get("failed", 0), skipped if whole else None)
 
 
-_GO_TEST = re.compile(r"^\s*--- (PASS|FAIL|SKIP): ", re.MULTILINE)
+_GO_TEST = re.compile(r"^[ \t]*--- (PASS|FAIL|SKIP): ", re.MULTILINE)
 _GO_VERBOSE = re.compile(r"^=== RUN   ", re.MULTILINE)
 _GO_PACKAGE = re.compile(r"^(?:ok  |FAIL)\t\S+\t?(?!.*\[no test).*$", re.MULTILINE)
 
@@ -88,7 +88,9 @@ def _go(text: str) -> Iterator[Tally]:
 
 
 _CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE)
-_NEXTEST = re.compile(r"^\s*Summary \[[^\]]*\]\s+(?:\d+/)?(\d+) tests? run: .*?(?:, (\d+) skipped)?\s*$", re.MULTILINE)
+_NEXTEST = re.compile(
+    r"^[ \t]*Summary \[[^\]]*\]\s+(?:\d+/)?(\d+) tests? run: .*?(?:, (\d+) skipped)?\s*$", re.MULTILINE
+)
 
 
 def _rust(text: str) -> Iterator[Tally]:
@@ -127,7 +129,7 @@ def _counted_with_skipped(text: str) -> Iterator[Tally]:
         yield Tally(int(found["total"]) - int(found["skipped"]), int(found["skipped"]))
 
 
-_MOCHA = re.compile(r"^\s+(\d+) (passing|failing|pending)\b", re.MULTILINE)
+_MOCHA = re.compile(r"^[ \t]+(\d+) (passing|failing|pending)\b", re.MULTILINE)
 _PHPUNIT_OK = re.compile(r"^OK \((\d+) tests?, \d+ assertions?\)$", re.MULTILINE)
 _CTEST = re.compile(r"^\d+% tests passed, \d+ tests? failed out of (\d+)", re.MULTILINE)
 

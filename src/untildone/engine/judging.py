@@ -53,7 +53,8 @@ async def compare_judges(
         return Judged()
     waived = (*contract.waive, *state.waived)
     scripts = await judging_scripts(contract, parts, start)
-    judges = judges_for(contract, [*scripts, *await parts.workspace.changed_data(start, commit)])
+    further = await parts.workspace.further_judges(start, commit, judges_for(contract, scripts))
+    judges = judges_for(contract, [*scripts, *further])
     changes = tuple(
         await parts.workspace.changes(start, commit, lambda path: judges(path) or takes_a_place(path, contract))
     )

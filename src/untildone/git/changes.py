@@ -3,13 +3,16 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from untildone.core.dataclass import dataclass
 from untildone.core.findings import FileChange
 from untildone.core.judges import PERHAPS_TESTS, is_data, judge_of
+from untildone.errors import WorkspaceError
 from untildone.git.quoting import unquoted
 from untildone.git.repository import Repository
+from untildone.git.room_content import initialised
 from untildone.git.status import readable
 
 MOST_BYTES = 1 << 20
@@ -27,6 +30,8 @@ _DIFF = (
     "--ignore-submodules=none",
 )  # fmt: skip
 _FILE = (b"100644", b"100755")
+_REPOSITORY = b"160000"
+_LINK = re.compile(rb"120000 blob ([0-9a-f]+)\t([^\0]+)\0")
 _NULL = b"0"
 _RENAMED = (b"R", b"C")
 
@@ -42,6 +47,8 @@ class _Entry:
     before: bytes | None
     """The blob's name; None: there is none, or it is a link or a repository of its own."""
     after: bytes | None
+    modules: tuple[str, str]
+    """The commit of a repository inside the repository, before and after; "": there it is something else."""
 
 
 async def guarded_changes(
@@ -83,11 +90,16 @@ def _entries(out: bytes) -> Iterator[_Entry]:
             first if letter.startswith(b"R") else "",
             _blob(old_mode, old) if not letter.startswith(b"C") else None,
             _blob(new_mode, new),
+            (_module(old_mode, old), _module(new_mode, new)),
         )
 
 
 def _blob(mode: bytes, name: bytes) -> bytes | None:
     return name if mode in _FILE and name.strip(_NULL) else None
+
+
+def _module(mode: bytes, name: bytes) -> str:
+    return name.decode() if mode == _REPOSITORY else ""
 
 
 async def _texts(repository: Repository, blobs: list[bytes]) -> dict[bytes, str]:
@@ -133,10 +145,28 @@ async def read_files(repository: Repository, commit: str, paths: Sequence[str]) 
     return {path: texts[blob] for path, blob in blobs.items() if blob in texts}
 
 
-async def changed_data(repository: Repository, start: str, commit: str) -> list[str]:
-    """Files without code that were there at the start, are not as they were, and that a test of then names."""
-    told = await repository.git("diff", "--name-only", "-z", "--no-renames", "--diff-filter=MD", start, commit, "--")
-    changed = [path for path in map(readable, told.out.split(b"\0")) if is_data(path)][:MOST_FILES]
+async def further_judges(repository: Repository, start: str, commit: str, judges: Callable[[str], bool]) -> list[str]:
+    """What is not as it was and judges although its own name does not say so.
+
+    Data that a test names, what links of the start lead to from where tests are, and submodules with tests in them.
+    """
+    changed = await _changed(repository, start, commit)
+    was_there = [entry.path for entry in changed if entry.status != "added"]
+    return [
+        *await _named_by_tests(repository, start, was_there),
+        *await _behind_links(repository, start, [entry.path for entry in changed], judges),
+        *[entry.path for entry in changed if await _judges_inside(repository, entry, judges)],
+    ]
+
+
+async def _changed(repository: Repository, before: str, after: str) -> list[_Entry]:
+    args = ("diff", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-ext-diff", "--ignore-submodules=none")
+    return list(_entries((await repository.git(*args, before, after, "--")).out))
+
+
+async def _named_by_tests(repository: Repository, start: str, paths: Sequence[str]) -> list[str]:
+    """Files without code that a test of the start names."""
+    changed = [path for path in paths if is_data(path)][:MOST_FILES]
     names = {path.rpartition("/")[2] for path in changed}
     if not names:
         return []
@@ -150,6 +180,35 @@ async def changed_data(repository: Repository, start: str, commit: str) -> list[
         if judged is not None and judged.judge == "test":
             named.add(name)
     return [path for path in changed if path.rpartition("/")[2] in named]
+
+
+async def _behind_links(
+    repository: Repository, start: str, paths: Sequence[str], judges: Callable[[str], bool]
+) -> list[str]:
+    """Those of the files that a link of the start leads to which lies where tests are."""
+    listed = await repository.git("ls-tree", "-r", "-z", "--full-tree", start)
+    links = [(blob, readable(name)) for blob, name in _LINK.findall(listed.out) if judges(readable(name))]
+    targets = await _texts(repository, [blob for blob, _ in links])
+    led = [os.path.normpath(f"{path}/../{targets.get(blob, '')}") for blob, path in links]
+    return [path for path in paths if any(path == place or path.startswith(f"{place}/") for place in led)]
+
+
+async def _judges_inside(repository: Repository, entry: _Entry, judges: Callable[[str], bool]) -> bool:
+    """Whether a submodule of the start differs in files that judge: no other commit tells how those were."""
+    before, after = entry.modules
+    module = initialised(repository, entry.path) if before else None
+    if module is None:
+        return False
+    try:
+        inside = await _changed(
+            module, before, after or (await module.git("hash-object", "-t", "tree", os.devnull)).text
+        )
+    except WorkspaceError:
+        return True  # it cannot be compared
+    inside = [replace(one, path=f"{entry.path}/{one.path}") for one in inside]
+    return any(judges(one.path) for one in inside) or any(
+        [await _judges_inside(repository, one, judges) for one in inside]
+    )
 
 
 async def added_text(repository: Repository, start: str, commit: str, words: str) -> list[tuple[str, int, str]]:

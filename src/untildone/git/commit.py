@@ -76,6 +76,9 @@ async def add_all(repository: Repository, *, leave_out: Sequence[bytes] = (), in
         stdin = b"\0".join((b":/", *(b":(top,exclude,literal)" + path for path in leave_out)))
     for _ in range(_TRIES):
         added = await repository.git(*args, env=env, stdin=stdin, check=False, dies_with_us=index is None)
+        if "sparse-checkout" in added.err and "--sparse" not in args:
+            args.append("--sparse")  # a file where the user wants none is work all the same
+            continue
         # Git gives up as a whole when a file it has just listed is gone; the next look does not list it any more.
         if "No such file or directory" not in added.err or added.code in (0, _ADDED_IN_PART):
             break

@@ -12,7 +12,7 @@ from untildone.core.findings import FileChange, Finding
 from untildone.core.policy import RunSpec
 from untildone.core.progress import START
 from untildone.git.bundle import PackedTree, pack_tree
-from untildone.git.changes import added_text, changed_data, guarded_changes, read_files
+from untildone.git.changes import added_text, further_judges, guarded_changes, read_files
 from untildone.git.difference import difference
 from untildone.git.leaks import committed_secrets
 from untildone.git.recombined import recombined
@@ -45,9 +45,9 @@ class GitFolder:
         here = [os.path.normpath(below / path) for path in paths]
         return await read_files(self._repository, commit, list(dict.fromkeys((*paths, *here))))
 
-    async def changed_data(self, start: str, commit: str) -> list[str]:
-        """Data of tests that is not as it was."""
-        return await changed_data(self._repository, start, commit)
+    async def further_judges(self, start: str, commit: str, judges: Callable[[str], bool]) -> list[str]:
+        """What judges and is not as it was, although its own name does not say so."""
+        return await further_judges(self._repository, start, commit, judges)
 
     async def added_text(self, start: str, commit: str, words: str) -> list[tuple[str, int, str]]:
         """Pieces of text that are new, in files where new lines match."""

@@ -9,8 +9,8 @@ from untildone.core.base_judges import BaseJudges
 from untildone.git.repository import NO_HOOKS, Repository
 from untildone.git.run import disk_trouble
 from untildone.git.snapshot import commit_tree
+from untildone.git.status import readable
 
-_GONE = b"0" * 40
 _FILE = b"100644"
 
 
@@ -19,14 +19,18 @@ async def recombined(repository: Repository, commit: str, other: str, judges: Ba
     with disk_trouble("cannot put a commit together"), tempfile.TemporaryDirectory(prefix="untildone-") as folder:
         env = {"GIT_INDEX_FILE": str(Path(folder) / "index"), "GIT_LITERAL_PATHSPECS": "1"}
         await repository.git(*NO_HOOKS, "read-tree", commit, env=env)
-        entries = [b"0 %b\t%b\0" % (_GONE, os.fsencode(path)) for path in (*judges.removed, *judges.restored)]
-        entries += [entry + b"\0" for entry in await _entries(repository, other, judges.restored)]
-        now = await _entries(repository, commit, tuple(judges.rewritten))
+        raw = await _raw_names(repository, (commit, other), judges.files)
+        restored = [name for path in judges.restored for name in raw[path]]
+        removed = [name for path in judges.removed for name in raw[path]]
+        gone = b"0" * len(commit)
+        entries = [b"0 %b\t%b\0" % (gone, name) for name in (*removed, *restored)]
+        entries += [entry + b"\0" for entry in await _entries(repository, other, restored)]
+        now = await _entries(repository, commit, [name for path in judges.rewritten for name in raw[path]])
         modes = {entry.partition(b"\t")[2]: entry.partition(b" ")[0] for entry in now}
         for path, text in judges.rewritten.items():
             blob = await repository.git("hash-object", "-w", "--stdin", stdin=text.encode("utf-8", "replace"))
-            name = os.fsencode(path)
-            entries.append(b"%b %b\t%b\0" % (modes.get(name, _FILE), blob.text.encode(), name))
+            hashed = blob.text.encode()
+            entries += [b"%b %b\t%b\0" % (modes.get(name, _FILE), hashed, name) for name in raw[path]]
         args = ("update-index", "--add", "--replace", "-z", "--index-info")
         await repository.git(*NO_HOOKS, *args, env=env, stdin=b"".join(entries))
         tree = (await repository.git(*NO_HOOKS, "write-tree", env=env)).text
@@ -34,11 +38,23 @@ async def recombined(repository: Repository, commit: str, other: str, judges: Ba
     return await commit_tree(repository, tree, parents=[commit], message=said)
 
 
-async def _entries(repository: Repository, commit: str, paths: Sequence[str]) -> list[bytes]:
+async def _raw_names(repository: Repository, commits: Sequence[str], paths: Sequence[str]) -> dict[str, list[bytes]]:
+    """The names in these commits that read as these paths: bytes that are not UTF-8 are shown with a backslash."""
+    found = {path: [os.fsencode(path)] for path in paths}
+    if any("\\" in path for path in paths):
+        for commit in commits:
+            told = await repository.git("ls-tree", "-r", "-z", "--full-tree", "--name-only", commit)
+            for name in told.out.split(b"\0"):
+                if name not in found.get(readable(name), [name]):
+                    found[readable(name)].append(name)
+    return found
+
+
+async def _entries(repository: Repository, commit: str, names: Sequence[bytes]) -> list[bytes]:
     """Mode, kind, hash and name of these files in a commit, as `ls-tree` and `update-index` write them."""
     found: list[bytes] = []
-    for at in range(0, len(paths), _AT_ONCE):
-        some = paths[at : at + _AT_ONCE]
+    for at in range(0, len(names), _AT_ONCE):
+        some = [os.fsdecode(name) for name in names[at : at + _AT_ONCE]]
         told = await repository.git(
             "ls-tree", "-r", "-z", "--full-tree", commit, "--", *some, env={"GIT_LITERAL_PATHSPECS": "1"}
         )

@@ -41,12 +41,15 @@ def special_files(listed: bytes) -> Special:
     )
 
 
-async def submodules(source: Repository, room: Path, special: Special) -> list[tuple[Repository, Path, str]]:
-    """The submodules that are initialised in the tree of `source`: repository, place in the room, commit.
+async def submodules(
+    source: Repository, room: Path, special: Special
+) -> tuple[list[tuple[Repository, Path, str]], list[str]]:
+    """The submodules that are initialised in the tree of `source`: repository, place in the room, commit; and notes.
 
-    One that is not is left empty here too, as in everybody's checkout.
+    One that is not, or that .gitmodules does not name, is left empty here too, as in everybody's checkout.
     """
-    found = [(_initialised(source, name), room / name, commit) for name, commit in special.links]
+    named = await _named_submodules(source, room) if special.links else set()
+    found = [(initialised(source, name), room / name, commit) for name, commit in special.links if name in named]
     there = [(module, place, commit) for module, place, commit in found if module is not None]
     for module, place, commit in there:
         if (await module.git("cat-file", "-e", f"{commit}^{{commit}}", check=False)).code:
@@ -54,10 +57,28 @@ async def submodules(source: Repository, room: Path, special: Special) -> list[t
                 f"submodule {place.relative_to(room)} is meant to be at {commit[:10]}, a commit that is not here: "
                 "commit it in the submodule, or get it with `git submodule update`"
             )
-    return there
+    stray = [readable(os.fsencode(name)) for name, _ in special.links if name not in named]
+    said = "empty, as in every clone, because .gitmodules names no address for them: "
+    return there, [said + in_one_line(stray)] if stray else []
 
 
-def _initialised(source: Repository, name: str) -> Repository | None:
+async def _named_submodules(source: Repository, room: Path) -> set[str]:
+    """The paths for which the commit says where the repository is to be had."""
+    file = room / ".gitmodules"
+    if file.is_symlink() or not file.is_file():
+        return set()
+    asked = ("config", "-z", "-f", str(file), "--get-regexp", r"^submodule\..*\.(path|url)$")
+    told = os.fsdecode((await source.git(*asked, check=False)).out)
+    said: dict[str, dict[str, str]] = {}
+    for entry in told.split("\0")[:-1]:
+        key, _, value = entry.partition("\n")
+        name, _, kind = key.rpartition(".")
+        said.setdefault(name, {})[kind] = value
+    return {about["path"] for about in said.values() if about.get("path") and about.get("url")}
+
+
+def initialised(source: Repository, name: str) -> Repository | None:
+    """The repository of a submodule, if it is in the tree of `source`."""
     place = source.top / name
     if not place.resolve().is_relative_to(source.top.resolve()):
         return None  # a link that was put in its place

@@ -110,7 +110,9 @@ class CommitRooms:
         name = room.relative_to(around).parts[1:]
         content.notes += [f"{Path(*name)}: {note}" for note in notes] if name else notes
         content.leads_out += await asyncio.to_thread(_links_out, room, listed)
-        for module, place, wanted in await submodules(source, room, special):
+        modules, empty = await submodules(source, room, special)
+        content.notes += empty
+        for module, place, wanted in modules:
             await self._fill(module, place, wanted, content)
 
     async def _check_out(self, source: Repository, place: Path, commit: str, git_dir: Path) -> Pristine:

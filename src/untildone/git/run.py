@@ -34,6 +34,7 @@ _GUARD_GRACE = 6.0
 # would reach git only and not the hook, needs code between fork and exec, and does not exist elsewhere.
 _TIED = '(trap "" TERM; read -r _ <"$0" || { kill -TERM 0; sleep 2; kill -KILL 0; }) & exec git "$@"'
 
+_GONE = re.compile(r"fatal: bad object ([0-9a-f]{7,64})\b")
 _ADVICE = re.compile(r"git config --global --add safe\.directory .+")
 
 # A hook, an alias or a shell may have left these behind; each of them would make git look at another repository.
@@ -142,6 +143,8 @@ def _reason(trouble: OSError) -> str:
 
 
 def _cause(err: str) -> str:
+    if gone := _GONE.search(err):
+        return f"commit {gone[1][:10]} is not in the repository any more: fetch it again, or start a new run"
     # A folder of another owner (common in containers): git's own advice is the fix, some lines further down.
     advice = _ADVICE.search(err)
     return first_line(err) if advice is None else f"{first_line(err)}; run `{advice[0]}`"

@@ -129,8 +129,11 @@ class Workspace(Protocol):
         """
         ...
 
-    async def changed_data(self, start: str, commit: str) -> list[str]:
-        """Files without code that were there at the start, are not as they were, and that a test of then names."""
+    async def further_judges(self, start: str, commit: str, judges: Callable[[str], bool]) -> list[str]:
+        """What is not as it was at the start and judges although its own name does not say so.
+
+        Data that a test names, what links lead to from where tests are, and submodules with tests in them.
+        """
         ...
 
     async def added_text(self, start: str, commit: str, words: str) -> list[tuple[str, int, str]]:

@@ -17,7 +17,7 @@ from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
 from untildone.errors import WorkspaceError
 from untildone.ports.delivery import Bind, Checkout, Enter
-from untildone.sandbox.toolchains import Surroundings, lent_from_trees, linked_from, toolchains
+from untildone.sandbox.toolchains import OUTPUT, Surroundings, lent_from_trees, linked_from, toolchains
 
 INSTALL = "install bubblewrap (`sudo apt-get install bubblewrap`)"
 
@@ -30,7 +30,7 @@ _SYSTEM = frozenset(
 """Folders at the root that belong to the system; what lies in another one belongs to somebody."""
 _HOMES = ("/home", "/root")
 _TEMPORARY = {"/tmp": "tmp", "/var/tmp": "var-tmp"}  # noqa: S108 - replaced by fresh ones
-_UNSET = ("TMPDIR", "TMP", "TEMP", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+_UNSET = (*OUTPUT, "TMPDIR", "TMP", "TEMP", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 """They name places that are not there, or not writable; without them programs use the fresh ones."""
 
 # What root may do to files and its own processes. Without it, root could not become the user of a database server or

@@ -15,7 +15,9 @@ _BESIDE = {".cargo": ".rustup"}
 """A toolchain whose programs are in another one: rustup keeps links in cargo's folder that only look like programs."""
 _PRIVATE = (".ssh", ".aws", ".config", ".gnupg", ".kube", ".docker", ".netrc")
 _AGENTS = ".claude"
-_NOT_ABOUT_TOOLS = ("HOME", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP")
+OUTPUT = ("CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR")
+"""Variables that name where a tool writes what it builds: that is no part of the tool."""
+_NOT_ABOUT_TOOLS = ("HOME", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", *OUTPUT)
 _NOT_ABOUT_TOOLS_PREFIXES = ("XDG_", "UNTILDONE_", "CLAUDE")
 _STEPS = 10
 _MOST = 400

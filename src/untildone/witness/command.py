@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import re
+import shlex
 import signal
 import tempfile
 import time
@@ -12,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from untildone.core.dataclass import dataclass
+from untildone.core.printable import one_line
 from untildone.errors import WorkspaceError
 
 OUTPUT_CAP = 64 * 1024
@@ -22,6 +24,8 @@ _DEATH_GRACE = 0.2
 _GUARD_GRACE = 6.0
 _DRAIN_GRACE = 1.0
 _ASK_EVERY = 0.02
+_READ_TIMEOUT = 60.0
+_SAID = 200
 
 # A hook or an alias that started the loop leaves the ones of git behind: they name its repository, not the folder's.
 _TELLING = frozenset(
@@ -111,6 +115,17 @@ async def run_command(
     )
 
 
+async def unusable(command: str) -> str:
+    """Why a command could never judge anything: it says nothing to do, or the shell cannot read it; "" if it could."""
+    if all(not line.strip() or line.lstrip().startswith("#") for line in command.split("\n")):
+        return "there is nothing to run in it"
+    if "\0" in command:
+        return "it holds a NUL character"
+    read = await run_command(f"exec /bin/sh -n -c {shlex.quote(command)}", cwd="/", timeout=_READ_TIMEOUT)
+    said = one_line(read.output_tail.strip().removeprefix("/bin/sh: "), _SAID)
+    return f"the shell cannot read it ({said})" if read.exit_code else ""
+
+
 def readable_output(raw: bytes) -> str:
     """Program output as plain text: bad bytes replaced, colours and other terminal codes taken out."""
     text = _TERMINAL_CODES.sub("", raw.decode("utf-8", "replace"))
@@ -138,7 +153,8 @@ async def _start(
                 stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         except OSError as trouble:
-            raise WorkspaceError(f"cannot run {argv[-1]!r} in {cwd}: {trouble.strerror or trouble}") from trouble
+            what = one_line(argv[-1], _SAID)
+            raise WorkspaceError(f"cannot run `{what}` in {cwd}: {trouble.strerror or trouble}") from trouble
 
 
 async def _read(read_end: int, tail: _Tail) -> None:

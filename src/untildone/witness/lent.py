@@ -20,6 +20,10 @@ from untildone.core.findings import LentChange
 _CACHES = frozenset({"__pycache__", ".cache", ".vite", ".pytest_cache"})
 _PROGRAMS = frozenset({"bin", ".bin", "Scripts"})
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
+_STORES = ("registry/src", "git/checkouts", "pkg/mod")
+"""Where cargo and Go keep the sources of packages, below a folder that is on the PATH or named by a variable."""
+_PACKAGE = re.compile(r"@|-\d+\.\d")
+"""In the name of a package's folder there: `serde-1.0.2`, `errors@v0.9.1`."""
 _MOST_FILES = 300_000
 _ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _BEGINNERS = frozenset({"!", "{", "if", "then", "else", "elif", "while", "until", "do", "time", "exec", "env"})
@@ -60,10 +64,13 @@ class Lent:
         seen = 0
         for folder in self._folders:
             for at, below, names in os.walk(self._tree / folder):
-                below[:] = sorted(name for name in below if name not in _CACHES)
                 place = Path(at)
+                # What the go command keeps beside the sources of packages changes whenever it runs.
+                left_out = _CACHES | {"cache"} if at.endswith("pkg/mod") else _CACHES
+                below[:] = sorted(name for name in below if name not in left_out)
                 is_programs = place.name in _PROGRAMS
-                for name in sorted(names):
+                # A package may be a link to its folder: that is looked at as a link, and not gone into.
+                for name in sorted([*names, *(name for name in below if (place / name).is_symlink())]):
                     seen += 1
                     if seen > _MOST_FILES:
                         return sums
@@ -77,6 +84,8 @@ class Lent:
         if alone:
             return str(Path(folder) / below)
         installed = next((at for at, name in enumerate(below.parts[:-1]) if name in _PACKAGES), -1)
+        if folder.endswith(_STORES):
+            installed = next((at for at, name in enumerate(below.parts) if _PACKAGE.search(name)), 1) - 1
         return str(Path(folder, *below.parts[: installed + 2]))
 
 
@@ -89,7 +98,11 @@ def watched(env: Mapping[str, str], tree: Path) -> list[str]:
         if (folder != tree and folder.is_relative_to(tree)) or (folder / "pyvenv.cfg").is_file()
     ]
     active = env.get("VIRTUAL_ENV", "")
-    return list(dict.fromkeys([*([active] if active.startswith("/") else []), *inside]))
+    roots = [*found, *(Path(env[name]) for name in ("CARGO_HOME", "GOPATH") if env.get(name, "").startswith("/"))]
+    stores = [str(root / store) for root in roots for store in _STORES if (root / store).is_dir()]
+    modules = env.get("GOMODCACHE", "")
+    stores += [modules] if modules.endswith(_STORES) else []
+    return list(dict.fromkeys([*([active] if active.startswith("/") else []), *inside, *stores]))
 
 
 def named_programs(command: str, env: Mapping[str, str]) -> dict[str, str | None]:
