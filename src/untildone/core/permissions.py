@@ -39,6 +39,11 @@ def _forms(words: str, name: str, *patterns: str) -> Danger:
     return Danger(words, f"Bash({name}:*)", tuple(f"Bash({pattern})" for pattern in patterns))
 
 
+def _piped(name: str) -> Danger:
+    into_a_shell = (f"{name} * | sh*", f"{name} * | bash*", f"sh -c *{name} *", f"bash -c *{name} *", f"*<({name} *")
+    return _forms(f"{name} | sh", name, *into_a_shell)
+
+
 def _places(*places: str) -> tuple[Danger, ...]:
     """Folders and files that no edit and no command with their path may change."""
     rules = {place: f"Edit({'/' if place.startswith('/') else ''}{place})" for place in places}
@@ -69,7 +74,7 @@ DANGERS: tuple[tuple[str, tuple[Danger, ...]], ...] = (
             *_programs("pkill", "killall", "iptables", "useradd", "userdel", "usermod", "passwd"),
             *_programs("docker", "docker-compose", "podman"),
             *_programs("apt", "apt-get", "dpkg", "yum", "dnf", "pacman", "apk", "zypper", "snap", "brew"),
-            _forms("npm install -g", "npm install", "npm install -g:*", "npm i -g:*", "npm install --global:*", "npm i --global:*"),
+            _forms("npm install -g", "npm install", "npm install -g:*", "npm i -g:*", "npm install --global:*"),
             *_places("/etc/**", "/usr/**", "/bin/**", "/sbin/**", "/lib/**", "/boot/**"),
             *_places("~/.ssh/**", "~/.aws/**", "~/.gnupg/**", "~/.config/**", "~/.*rc", "~/.*profile", "~/.gitconfig"),
         ),
@@ -77,8 +82,8 @@ DANGERS: tuple[tuple[str, tuple[Danger, ...]], ...] = (
     (
         "a download that runs as it comes",
         (
-            _forms("curl | sh", "curl", "curl * | sh*", "curl * | bash*", "sh -c *curl *", "bash -c *curl *", "*<(curl *"),
-            _forms("wget | sh", "wget", "wget * | sh*", "wget * | bash*", "sh -c *wget *", "bash -c *wget *", "*<(wget *"),
+            _piped("curl"),
+            _piped("wget"),
         ),
     ),
     (
