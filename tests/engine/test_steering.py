@@ -212,4 +212,4 @@ def test_while_it_waits_to_begin_status_says_until_when(rig: Rig) -> None:
     )
     view = run_view(state, 1e9 + 1, alive=True)
     assert (view.status, view.waiting_until) == ("waiting", begins)
-    assert view.state.startswith("waiting for its start until 20")
+    assert view.doing == "waiting for its start"
