@@ -127,7 +127,7 @@ def granted_tools(spec: RunSpec, *, mends: bool = True) -> tuple[str, ...]:
 def denied_tools(spec: RunSpec) -> tuple[str, ...]:
     """What the agent is denied: by the default list, and by the user."""
     options = spec.options
-    if options.skip_permissions:
+    if options.skip_permissions or options.permission_mode == "bypassPermissions":
         return options.disallowed_tools
     ours = denied_rules(options.allowed_tools, options.allow_tools, _visible_checks(spec), spec.cwd)
     return tuple(dict.fromkeys((*ours, *options.disallowed_tools)))
