@@ -57,6 +57,12 @@ def test_rules_that_are_added_add_up_over_all_places(tmp_path: Path, env: dict[s
     assert again.options.allow_tools == ("Bash(gh:*)", "WebFetch", "Bash(docker:*)", "Bash(ssh:*)")
 
 
+def test_what_adds_up_is_not_overruled_so_a_project_needs_trust_for_it(tmp_path: Path, env: dict[str, str]) -> None:
+    theirs = write(tmp_path / "untildone.toml", 'allow_tools = ["Bash(gh:*)"]\n')
+    with pytest.raises(ConfigError, match="sets allow_tools"):
+        config.resolve({"allow_tools": ("WebFetch",)}, env=env, project_file=theirs, here=tmp_path)
+
+
 NIGHT = datetime(2026, 3, 10, 22, 0, tzinfo=UTC).timestamp()
 
 

@@ -291,7 +291,7 @@ def _refuse_untrusted(layers: Iterable[Layer], path: Path | None) -> None:
             risky = sorted(
                 name
                 for name, given in layer.given.items()
-                if name not in honoured and (BY_NAME[name].guarded or _leaves(name, given.raw))
+                if (name not in honoured or BY_NAME[name].adds) and (BY_NAME[name].guarded or _leaves(name, given.raw))
             )
             if risky:
                 raise ConfigError(

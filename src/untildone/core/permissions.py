@@ -160,7 +160,10 @@ def rule_for(denial: str, allowed: Sequence[str] = ALLOWED_TOOLS) -> str:
         case "Edit" | "Write" | "MultiEdit" | "NotebookEdit" | "Read":
             kind = "Read" if tool == "Read" else "Edit"
             # Inside of the folder everything is allowed but what Claude Code protects whatever rules say.
-            return f"{kind}(/{detail.rpartition('/')[0]}/**)" if detail.startswith("/") else ""
+            folder = detail.rpartition("/")[0]
+            # Never all of the machine, nor a place that the words hide.
+            whole = folder.count("/") > 1 and ".." not in detail.split("/")
+            return f"{kind}(/{f'{folder}/**' if whole else detail})" if detail.startswith("/") else ""
         case "WebFetch":
             host = re.match(r"\w+://([\w.-]+)", detail)
             return f"WebFetch(domain:{host[1]})" if host else tool
