@@ -23,7 +23,7 @@ ROWS: tuple[Row, ...] = (
     (PYTEST | {"poetry.lock": ""}, (), ["Python"], ["poetry run pytest -q"], ["poetry install"], []),
     (
         PYTEST | {"uv.lock": "", ".gitignore": ".venv/\n", "ruff.toml": ""}, (".venv",), ["Python"],
-        [".venv/bin/python -m pytest -q", ".venv/bin/python -m ruff check ."], ["uv sync --frozen"], [".venv"],
+        [".venv/bin/python -m pytest -q", ".venv/bin/python -m ruff check ."], [], [".venv"],
     ),
     (PYTEST, (".venv",), ["Python"], ["python3 -m pytest -q"], [], []),
     ({"setup.py": ""}, ("tests",), ["Python"], ["python3 -m unittest -q"], [], []),
@@ -31,9 +31,14 @@ ROWS: tuple[Row, ...] = (
     ({"package.json": NODE, "package-lock.json": ""}, (), ["Node"], ["npm test", "npm run lint"], ["npm ci"], []),
     (
         {"package.json": NODE, "pnpm-lock.yaml": "", ".gitignore": "/node_modules\n"}, ("node_modules",), ["Node"],
-        ["pnpm test", "pnpm run lint"], ["pnpm install --frozen-lockfile"], ["node_modules"],
+        ["pnpm test", "pnpm run lint"], [], ["node_modules"],
     ),
     ({"package.json": '{"scripts":{"test":"echo \\"Error: no test specified\\""}}'}, (), ["Node"], [], [], []),
+    (
+        PYTEST | {"uv.lock": "", ".gitignore": ".venv", "package.json": NODE, "yarn.lock": ""}, (".venv",),
+        ["Python", "Node"], [".venv/bin/python -m pytest -q", "yarn test", "yarn run lint"],
+        ["yarn install --frozen-lockfile"], [".venv"],
+    ),
     ({"package.json": "not json"}, (), ["Node"], [], [], []),
     ({"package.json": '["scripts"]'}, (), ["Node"], [], [], []),
     ({"Cargo.toml": ""}, (), ["Rust"], ["cargo test"], [], []),
@@ -63,7 +68,7 @@ def test_what_is_proposed(files: dict[str, str], folders: tuple[str, ...], wante
     contract = table["contract"]
     assert contract.get("checks", []) == checks
     assert contract.get("share", []) == share
-    assert contract.get("setup", "") == ("" if share else " && ".join(setup)), "what is there is borrowed, not made"
+    assert contract.get("setup", "") == " && ".join(setup), "what is there is borrowed, not made"
     assert {*table} - {"contract"} <= set(BY_NAME)
     assert {*contract} <= {setting.name for setting in CHECKING}
 

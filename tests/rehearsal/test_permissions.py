@@ -8,7 +8,7 @@ import pytest
 
 from rehearsal.rehearsal_client import bundled_claude
 from untildone.agents.argv import claude_argv
-from untildone.core.permissions import ALLOWED_TOOLS, danger_in
+from untildone.core.permissions import danger_in
 from untildone.core.policy import AgentOptions, RunSpec
 from untildone.core.prompt import denied_tools, granted_tools
 from untildone.rehearsal.environment import claude_environment
@@ -94,5 +94,11 @@ def test_an_ordinary_night_is_not_denied_and_what_reaches_further_is(tmp_path: P
     # What people are told to type knows the same commands; places are told by the path.
     assert [command for command in ORDINARY if danger_in(command) and "EOF" not in command] == []
     assert [command for command in DANGEROUS if not danger_in(command)] == [c for c in DANGEROUS if "echo x >" in c]
-    assert len(ORDINARY) >= 30
-    assert "Bash" in ALLOWED_TOOLS
+
+
+def test_a_rule_that_is_added_lifts_its_exception_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "repository").mkdir()
+    options = AgentOptions(allow_tools=("Bash(git push:*)", "Bash(rm:*)", "Edit(//srv/untildone-none/**)"))
+    spec = RunSpec(goal="g", cwd=str(tmp_path / "repository"), name="n", options=options)
+    commands = ("git push", "git -C sub push", "rm -rf ../other", "sudo ls", "ssh host ls")
+    assert denied_of(tmp_path, spec, *map(bash, commands)) == {"sudo ls", "ssh host ls"}

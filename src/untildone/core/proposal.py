@@ -6,6 +6,7 @@ Nothing of the repository's own words gets into the file: it names commands and 
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from .dataclass import dataclass
 
@@ -58,7 +59,9 @@ class Proposal:
     setup: tuple[str, ...] = ()
     """Commands that prepare a fresh checkout."""
     share: tuple[str, ...] = ()
-    """Ignored folders that a fresh checkout can borrow instead."""
+    """Ignored folders that are there, and that a fresh checkout can borrow."""
+    instead: tuple[str, ...] = ()
+    """Commands that would make what is borrowed."""
     allow: tuple[str, ...] = ()
     """Rules the work may need, for the user to decide about."""
     notes: tuple[str, ...] = ()
@@ -76,6 +79,7 @@ def proposal_for(repository: Repository) -> Proposal:
         checks=tuple(check for part in parts for check in part.checks),
         setup=tuple(command for part in parts for command in part.setup),
         share=tuple(folder for part in parts for folder in part.share),
+        instead=tuple(command for part in parts for command in part.instead),
         allow=tuple(rule for part in parts for rule in part.allow),
         notes=tuple(note for part in parts for note in part.notes),
     )
@@ -104,10 +108,13 @@ def _python(found: Repository) -> Proposal | None:
         notes.append("The environment has this project installed in place: with bubblewrap that means the commit.")
     if not venv and found.folders & {".venv", "venv"}:
         notes.append("The virtual environment is not in .gitignore: add it, then a checkout can borrow it (share).")
-    return Proposal(
-        kinds=("Python",), checks=tuple(filter(None, checks)), setup=tuple(filter(None, [setup])),
-        share=(venv,) if venv else (), notes=tuple(notes),
-    )  # fmt: skip
+    return replace(_prepared(setup, venv), kinds=("Python",), checks=tuple(filter(None, checks)), notes=tuple(notes))
+
+
+def _prepared(setup: str, folder: str | None) -> Proposal:
+    """How a fresh checkout gets what is installed: borrowed where it is there, else made."""
+    made = (setup,) if setup else ()
+    return Proposal(share=(folder,), instead=made) if folder else Proposal(setup=made)
 
 
 _MANAGERS = (
@@ -126,8 +133,8 @@ def _node(found: Repository) -> Proposal | None:
     scripts = _scripts(found.files["package.json"])
     tests = [f"{manager} test"] if "no test specified" not in scripts.get("test", "no test specified") else []
     checks = [*tests, *(f"{manager} run {name}" for name in _SCRIPTS if name in scripts)]
-    share = ("node_modules",) if "node_modules" in found.folders and found.ignores("node_modules") else ()
-    return Proposal(kinds=("Node",), checks=tuple(checks), setup=tuple(filter(None, [setup])), share=share)
+    installed = "node_modules" if "node_modules" in found.folders and found.ignores("node_modules") else None
+    return replace(_prepared(setup, installed), kinds=("Node",), checks=tuple(checks))
 
 
 def _scripts(text: str) -> dict[str, str]:
@@ -206,7 +213,9 @@ def _preparing(proposal: Proposal) -> Iterator[str]:
     if proposal.share:
         yield f"share = {json.dumps(list(proposal.share))}"
     if proposal.setup:
-        yield f"{'# ' if proposal.share else ''}setup = {json.dumps(' && '.join(proposal.setup))}"
+        yield f"setup = {json.dumps(' && '.join(proposal.setup))}"
+    elif proposal.instead:
+        yield f"# setup = {json.dumps(' && '.join(proposal.instead))}  # instead of what it borrows"
     if not proposal.share and not proposal.setup:
         yield '# share = ["node_modules"]'
         yield '# setup = "npm ci"'
