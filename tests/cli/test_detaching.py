@@ -60,6 +60,15 @@ def test_a_run_that_begins_later_waits_in_the_background_and_is_stopped(
     assert (status()["exit_reason"], status()["attempts"]) == ("stop_requested", 0)
 
 
+def test_ctrl_c_ends_the_wait_for_the_start(background: Background) -> None:
+    child = background.popen("run", "a goal", *background.flags, "--at", "2090-01-31T01:00")
+    assert child.stdout is not None
+    assert any("waiting for its start until 2090-01-31 01:00 (" in line for line in child.stdout)
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=60)
+    assert (child.returncode, background.calls.exists()) == (130, False)
+
+
 def test_the_command_is_over_once_the_run_is_in_the_log(
     say: Say, runs: Runs, background: Background, store: Path
 ) -> None:
