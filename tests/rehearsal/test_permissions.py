@@ -46,6 +46,7 @@ DANGEROUS = (
     "rm -rf ../other", "rm -rf ~/x", "rm -rf /srv/untildone-none", 'rm -fr "$HOME/x"', "echo x >> ~/.bashrc",
     "echo x > ~/.ssh/authorized_keys", "git clean -fdx", "git reset --hard HEAD~3",
 )  # fmt: skip
+CAPTURES = Path(__file__).parents[1] / "fixtures" / "claude-stream"
 OUTSIDE = ToolCall("Write", {"file_path": "/srv/untildone-none/x", "content": "x\n"})
 INSIDE = ToolCall("Write", {"file_path": "sub/new.txt", "content": "x\n"})
 
@@ -76,6 +77,17 @@ def denied_of(tmp: Path, spec: RunSpec, *calls: ToolCall) -> set[str]:
     return {given.get("command") or given["file_path"] for given in inputs}
 
 
+def captured() -> list[str]:
+    """What agents typed in the captures of real sessions."""
+    lines = (
+        line for path in sorted(CAPTURES.glob("*.jsonl")) for line in path.read_text(encoding="utf-8").splitlines()
+    )
+    messages = (said for line in lines if (said := json.loads(line)).get("type") == "assistant")
+    blocks = (block for said in messages for block in said["message"]["content"])
+    inputs = (block["input"] for block in blocks if block["type"] == "tool_use" and block["name"] == "Bash")
+    return list(dict.fromkeys(given["command"] for given in inputs if "command" in given))
+
+
 def bash(command: str) -> ToolCall:
     return ToolCall("Bash", {"command": command, "description": "try"})
 
@@ -86,9 +98,10 @@ def test_an_ordinary_night_is_not_denied_and_what_reaches_further_is(tmp_path: P
     for name in ("a.txt", ".git"):
         (repository / name).touch()
     spec = RunSpec(goal="g", cwd=str(repository), name="n")
-    calls = [INSIDE, OUTSIDE, *map(bash, (*ORDINARY, *DANGEROUS))]
+    ordinary = [*captured(), *ORDINARY]
+    calls = [INSIDE, OUTSIDE, *map(bash, (*ordinary, *DANGEROUS))]
     denied = denied_of(tmp_path, spec, *calls)
-    assert [command for command in ORDINARY if command in denied] == []
+    assert [command for command in ordinary if command in denied] == []
     assert [command for command in DANGEROUS if command not in denied] == []
     assert (INSIDE.input["file_path"] in denied, OUTSIDE.input["file_path"] in denied) == (False, True)
     # What people are told to type knows the same commands; places are told by the path.
