@@ -68,7 +68,12 @@ def test_each_exception_is_lifted_by_its_own_rule_and_a_wider_one(danger: object
         ("Bash(python - <<EOF)", ("Bash(python:*)",), "Bash"), ("Bash($X y)", (), "Bash"),
         ("Write(/srv/a/b.txt)", ALLOWED_TOOLS, "Edit(//srv/a/**)"), ("Read(/x/y)", (), "Read(//x/y)"),
         ("Write(/x)", ALLOWED_TOOLS, "Edit(//x)"), ("Write(/a/b/../../x)", ALLOWED_TOOLS, "Edit(//a/b/../../x)"),
-        ("Write(.mcp.json)", ALLOWED_TOOLS, ""), ("WebFetch(https://a.b:8/c)", ALLOWED_TOOLS, "WebFetch(domain:a.b)"),
+        ("Write(/etc/a/b.conf)", ALLOWED_TOOLS, "Edit(//etc/**)"), ("Edit(/etc/a/b.conf)", (), "Edit(//etc/a/**)"),
+        ("Write(/home/me/.ssh/config)", ALLOWED_TOOLS, "Edit(~/.ssh/**)"),
+        ("Bash(echo x >> ~/.bashrc)", ALLOWED_TOOLS, "Edit(~/.*rc)"),
+        ("Bash(cd a && touch /etc/x)", ALLOWED_TOOLS, "Edit(//etc/**)"),
+        ("Bash(cat a/etc/x)", ALLOWED_TOOLS, ""), ("Write(.mcp.json)", ALLOWED_TOOLS, ""),
+        ("WebFetch(https://a.b:8/c)", ALLOWED_TOOLS, "WebFetch(domain:a.b)"),
         ("mcp__x__y(x/y)", ALLOWED_TOOLS, "mcp__x__y"), ("Skill(loop)", ALLOWED_TOOLS, "Skill"),
         ("Bash(anything else)", ALLOWED_TOOLS, ""), ("", ALLOWED_TOOLS, ""),
     ],
@@ -115,6 +120,7 @@ def test_an_added_rule_that_a_wider_exception_beats_is_told() -> None:
     (line,) = remarks(spec(allow_tools=("Bash(gh pr view:*)",)))
     assert line == "--allow-tool 'Bash(gh pr view:*)' does nothing: all of it is denied; allow 'Bash(gh:*)'"
     assert remarks(spec(allow_tools=("Bash(gh pr view:*)", "Bash(gh:*)"))) == []
+    assert len(remarks(spec(allow_tools=("Edit(//etc/nginx/**)",)))) == 1
 
 
 def test_the_stop_names_what_to_type() -> None:

@@ -158,12 +158,7 @@ def rule_for(denial: str, allowed: Sequence[str] = ALLOWED_TOOLS) -> str:
         case "Bash":
             return _rule_for_command(detail, allowed)
         case "Edit" | "Write" | "MultiEdit" | "NotebookEdit" | "Read":
-            kind = "Read" if tool == "Read" else "Edit"
-            # Inside of the folder everything is allowed but what Claude Code protects whatever rules say.
-            folder = detail.rpartition("/")[0]
-            # Never all of the machine, nor a place that the words hide.
-            whole = folder.count("/") > 1 and ".." not in detail.split("/")
-            return f"{kind}(/{f'{folder}/**' if whole else detail})" if detail.startswith("/") else ""
+            return _rule_for_path("Read" if tool == "Read" else "Edit", detail, allowed)
         case "WebFetch":
             host = re.match(r"\w+://([\w.-]+)", detail)
             return f"WebFetch(domain:{host[1]})" if host else tool
@@ -171,9 +166,20 @@ def rule_for(denial: str, allowed: Sequence[str] = ALLOWED_TOOLS) -> str:
             return tool
 
 
+def _rule_for_path(kind: str, path: str, allowed: Sequence[str]) -> str:
+    # Inside of the folder everything is allowed but what Claude Code protects whatever rules say.
+    if not path.startswith("/"):
+        return ""
+    danger = _place_in(path) if kind == "Edit" and tuple(allowed) == ALLOWED_TOOLS else None
+    folder = path.rpartition("/")[0]
+    # Never all of the machine, nor a place that the words hide.
+    whole = folder.count("/") > 1 and ".." not in path.split("/")
+    return danger.allow if danger else f"{kind}(/{f'{folder}/**' if whole else path})"
+
+
 def _rule_for_command(command: str, allowed: Sequence[str]) -> str:
     if tuple(allowed) == ALLOWED_TOOLS:
-        danger = danger_in(command)
+        danger = danger_in(command) or _place_in(command)
         return danger.allow if danger else ""
     part = next((part for part in _commands(command) if not any(_matches(rule, part) for rule in allowed)), "")
     words = part.split()
@@ -231,6 +237,18 @@ def _matches(rule: str, command: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, inner.split("*"))), command, re.DOTALL) is not None
 
 
+def _place_in(text: str) -> Danger | None:
+    """The place on the list that a path, or one in a command, lies in."""
+    for danger in _ALL:
+        if danger.allow.startswith("Edit("):
+            place = danger.allow.removeprefix("Edit(").removesuffix(")").removesuffix("**")
+            inside = re.escape(place.lstrip("~/")).replace(r"\*", r"[^/\s]*")
+            before = r"(?:^|[\s=>\"'])" if place.startswith("//") else r"(?:~|\w)"
+            if re.search(f"{before}/{inside}", text):
+                return danger
+    return None
+
+
 def _is_wider(rule: str, other: str) -> bool:
     """Whether a rule speaks of everything that the other one does, as far as rules of one form can be compared."""
     if (
@@ -238,6 +256,8 @@ def _is_wider(rule: str, other: str) -> bool:
         or (rule == "Bash" and other.startswith("Bash("))
         or (rule == "Edit" and other.startswith("Edit("))
     ):
+        return True
+    if rule.endswith("/**)") and other.startswith(rule.removesuffix("**)")):
         return True
     words, prefix, _ = rule.partition(":*")
     return bool(prefix) and other.startswith((f"{words} ", f"{words}:"))
