@@ -98,7 +98,7 @@ def test_an_ordinary_night_is_not_denied_and_what_reaches_further_is(tmp_path: P
     for name in ("a.txt", ".git"):
         (repository / name).touch()
     spec = RunSpec(goal="g", cwd=str(repository), name="n")
-    ordinary = [*captured(), *ORDINARY]
+    ordinary = [command.replace("/tmp/", f"{tmp_path}/") for command in (*captured(), *ORDINARY)]
     calls = [INSIDE, OUTSIDE, *map(bash, (*ordinary, *DANGEROUS))]
     denied = denied_of(tmp_path, spec, *calls)
     assert [command for command in ordinary if command in denied] == []
@@ -109,6 +109,7 @@ def test_an_ordinary_night_is_not_denied_and_what_reaches_further_is(tmp_path: P
     assert [command for command in DANGEROUS if not danger_in(command)] == [c for c in DANGEROUS if "echo x >" in c]
 
 
+@pytest.mark.soak
 def test_a_rule_that_is_added_lifts_its_exception_and_no_other(tmp_path: Path) -> None:
     (tmp_path / "repository").mkdir()
     options = AgentOptions(allow_tools=("Bash(git push:*)", "Bash(rm:*)", "Edit(//srv/untildone-none/**)"))
