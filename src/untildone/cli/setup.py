@@ -80,7 +80,7 @@ def trust(cwd: str | None) -> None:
 def init(cwd: str | None, *, yes: bool, force: bool) -> None:
     """Propose a settings file for this repository: checks, setup, limits. It runs nothing, and asks before it writes.
 
-    Where nobody can be asked (no terminal) and without --yes it prints the file and writes nothing.
+    Without a terminal and without --yes it prints the file and writes nothing.
     """
     root = project_root(folder_of(cwd))
     text = settings_text(_looked_at(root))

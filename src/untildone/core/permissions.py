@@ -60,7 +60,7 @@ DANGERS: tuple[tuple[str, tuple[Danger, ...]], ...] = (
         ),
     ),
     (
-        "what runs elsewhere",
+        "services elsewhere",
         _programs(
             "aws", "az", "gcloud", "kubectl", "helm", "terraform", "tofu", "pulumi", "ansible", "ansible-playbook",
             "fly", "flyctl", "heroku", "vercel", "netlify", "wrangler", "firebase", "doctl",
@@ -80,14 +80,14 @@ DANGERS: tuple[tuple[str, tuple[Danger, ...]], ...] = (
         ),
     ),
     (
-        "a download that runs as it comes",
+        "downloads that run as they come",
         (
             _piped("curl"),
             _piped("wget"),
         ),
     ),
     (
-        "what cannot be brought back",
+        "what cannot be undone",
         (
             _forms(
                 "rm -r with a path that is not relative to the folder", "rm",
@@ -112,7 +112,7 @@ _BEFORE = re.compile(r"(?:(?:!|\w+=\S*|env|nohup|time|command|exec|xargs|timeout
 def denied_rules(allowed: Sequence[str], added: Sequence[str], checks: Sequence[str], folder: str) -> tuple[str, ...]:
     """The exceptions of the default list that hold in a folder: not for what the user added, nor for the checks.
 
-    Who replaces the list has a list without exceptions.
+    A list that replaces the default has no exceptions.
     """
     if tuple(allowed) != ALLOWED_TOOLS:
         return ()

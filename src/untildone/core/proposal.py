@@ -176,7 +176,7 @@ def settings_text(repository: Repository) -> str:
 
 
 def _lines(proposal: Proposal, repository: Repository) -> Iterator[str]:
-    found = f"for {', '.join(proposal.kinds)}" if proposal.kinds else "for a repository of no kind that it knows"
+    found = f"for {', '.join(proposal.kinds)}" if proposal.kinds else "(no known kind of project was found)"
     yield f"# Settings of untildone, proposed by `untildone config init` {found}. Nothing was run to make it."
     yield "# Every key is explained by `untildone config` and in docs/settings.md. An edit ends the trust in this file:"
     yield "# `untildone config trust` renews it."
