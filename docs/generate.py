@@ -22,6 +22,7 @@ from untildone.cli.documentation import field_docs, meaning
 from untildone.cli.looping import loop
 from untildone.core import events, faults, judges, secrets, trace, worker_table
 from untildone.core.decide import STOP_RULES
+from untildone.core.permissions import DANGERS
 from untildone.core.settings import GROUPS, PROFILES, SETTINGS, Setting, as_typed
 from untildone.core.settings_delivery import OLDER_FLAGS
 from untildone.core.stopping import ENDINGS, EXITS, Reason
@@ -327,8 +328,14 @@ def serve_options_table() -> str:
     return table(["option", "variable", "meaning"], rows)
 
 
+def dangers_list() -> str:
+    """What the agent is denied by default, by what it reaches."""
+    return "\n".join(f"- **{what}**: {', '.join(f'`{one.words}`' for one in dangers)}" for what, dangers in DANGERS)
+
+
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("settings.md", settings_tables),
+    "dangers": ("permissions.md", dangers_list),
     "profiles": ("settings.md", profiles_table),
     "older names": ("settings.md", older_names_table),
     "events": ("events.md", events_pages),

@@ -1,5 +1,6 @@
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -19,7 +20,7 @@ SAMPLES = {
     "CONDITION": ("pushed", "ci-green"), "FOLDER": ("one", "two"), "GLOB": ("one", "two"), "NAME": ("one", "two"),
     "BRANCH": ("one", "two"), "BRANCH[:BASE]": ("one", "two"), "OWNER": ("one", "two"), "OWNER/NAME": ("a/b", "c/d"),
     "SIZE": ("1G", "2G"), "MODELS": ("one", "two"), "URL": ("http://one", "http://two"),
-    "PATTERN": ("one", "two"),
+    "PATTERN": ("one", "two"), "RULE": ("one", "two"),
 }  # fmt: skip
 
 
@@ -44,7 +45,65 @@ def on_command_line(setting: Setting, text: str) -> object:
     return text == "true" if not setting.kind else text
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
+def test_rules_that_are_added_add_up_over_all_places(tmp_path: Path, env: dict[str, str]) -> None:
+    mine = write(tmp_path / "untildone.toml", 'allow_tools = ["Bash(gh:*)", "WebFetch"]\n')
+    config.trust(mine, config.state_dir(env))
+    variables = env | {"UNTILDONE_ALLOW_TOOLS": "Bash(docker:*)"}
+    found = config.resolve({"allow_tools": ("Bash(gh:*)",)}, env=variables, project_file=mine, here=tmp_path)
+    assert found.value("allow_tools") == ("Bash(gh:*)", "WebFetch", "Bash(docker:*)")
+    assert found.origin("allow_tools") == "--allow-tool, environment UNTILDONE_ALLOW_TOOLS, untildone.toml:1"
+    spec = config.run_spec(found, goal="g", cwd=tmp_path, name="n")
+    again, _ = config.changed({"allow_tools": ("Bash(ssh:*)",)}, spec, Policy(max_runs=1), now=0.0)
+    assert again.options.allow_tools == ("Bash(gh:*)", "WebFetch", "Bash(docker:*)", "Bash(ssh:*)")
+
+
+def test_what_adds_up_is_not_overruled_so_a_project_needs_trust_for_it(tmp_path: Path, env: dict[str, str]) -> None:
+    theirs = write(tmp_path / "untildone.toml", 'allow_tools = ["Bash(gh:*)"]\n')
+    with pytest.raises(ConfigError, match="sets allow_tools"):
+        config.resolve({"allow_tools": ("WebFetch",)}, env=env, project_file=theirs, here=tmp_path)
+
+
+NIGHT = datetime(2026, 3, 10, 22, 0, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("start", "deadline", "hours", "deadline_hours"),
+    [
+        ("01:00", None, 3, None), ("01:00", "07:30", 3, 9.5), ("23:00", "22:30", 1, 24.5), ("22:00", None, 24, None),
+        ("2026-03-12T01:00", "07:30", 27, 33.5), (None, "07:30", None, 9.5),
+    ],
+)  # fmt: skip
+def test_a_start_is_the_next_such_time_and_the_deadline_the_first_after_it(
+    start: str | None, deadline: str | None, hours: float | None, deadline_hours: float | None
+) -> None:
+    resolved = config.resolve({"max_runs": "3", "start_at": start, "deadline": deadline}, env={"HOME": "/"})
+    agreed = config.policy(resolved, now=NIGHT, zone=UTC)
+    wanted = [None if h is None else NIGHT + h * 3600 for h in (hours, deadline_hours)]
+    assert [agreed.start_at, agreed.deadline] == wanted
+
+
+def test_a_start_in_the_night_the_clocks_change_is_that_time_on_the_wall() -> None:
+    zone = ZoneInfo("Europe/Berlin")
+    evening = datetime(2026, 3, 28, 22, 0, tzinfo=zone).timestamp()
+    resolved = config.resolve({"max_runs": "3", "start_at": "04:00"}, env={"HOME": "/"})
+    agreed = config.policy(resolved, now=evening, zone=zone)
+    assert agreed.start_at == datetime(2026, 3, 29, 4, 0, tzinfo=zone).timestamp() == evening + 5 * 3600
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"start_at": "2026-03-01T01:00"}, "the start 2026-03-01T01:00:00 has already passed"),
+        ({"start_at": "01:00", "deadline": "2026-03-10T23:00"}, "comes before the start 01:00"),
+        ({"start_at": "25:00"}, "--at must be a time such as 07:30"),
+    ],
+)
+def test_a_start_that_cannot_be_is_refused(given: dict[str, object], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        config.policy(config.resolve({"max_runs": "3", **given}, env={"HOME": "/"}), now=NIGHT, zone=UTC)
+
+
+@pytest.mark.parametrize("setting", [s for s in SETTINGS if not s.adds], ids=lambda s: s.name)
 def test_command_line_beats_environment_beats_project_beats_user_beats_default(
     setting: Setting, tmp_path: Path, env: dict[str, str]
 ) -> None:

@@ -111,10 +111,7 @@ def resolve(
 def policy(resolved: Resolved, *, now: float, zone: tzinfo | None = None) -> Policy:
     """The limits and thresholds as one value. UsageError when nothing at all limits the run."""
     fields = _fields(resolved, "policy")
-    if fields["deadline"] is not None:
-        fields["deadline"] = deadline_at(fields["deadline"], now, zone)
-        if fields["deadline"] <= now:
-            raise UsageError(f"the deadline {resolved.value('deadline')} has already passed")
+    fields |= _moments(fields, now, zone)
     agreed = Policy(**fields)
     if not agreed.unbounded and not has_finite_limit(agreed):
         raise UsageError(
@@ -151,9 +148,10 @@ def changed(given: Mapping[str, object], spec: RunSpec, limits: Policy, *, now: 
     resolved = resolve(typed, env={"HOME": "/"})
     new: dict[str, dict[str, Any]] = {home: {} for home in (*HOMES, "cli")}
     for name in typed:
-        new[BY_NAME[name].home][BY_NAME[name].field] = resolved.value(name)
-    if new["policy"].get("deadline") is not None:
-        new["policy"]["deadline"] = deadline_at(new["policy"]["deadline"], now)
+        setting, value = BY_NAME[name], resolved.value(name)
+        before = getattr(spec.options, setting.field) if setting.adds else ()
+        new[setting.home][setting.field] = tuple(dict.fromkeys((*before, *value))) if setting.adds else value
+    new["policy"] |= _moments(new["policy"], now, None)
     if "keep_dirty" in new["spec"]:
         new["spec"]["keep_dirty"] = new["spec"]["keep_dirty"] == "keep"
     new["spec"]["options"] = replace(spec.options, **new["options"])
@@ -168,6 +166,20 @@ def changed(given: Mapping[str, object], spec: RunSpec, limits: Policy, *, now: 
     for part in ("contract", "landing", "review"):
         new["spec"][part] = replace(getattr(spec, part), **new[part])
     return coherent(replace(spec, **new["spec"])), replace(limits, **new["policy"])
+
+
+def _moments(fields: Mapping[str, Any], now: float, zone: tzinfo | None) -> dict[str, float]:
+    """Start and deadline as moments: a deadline of 07:30 is the first one after the start."""
+    found: dict[str, float] = {}
+    for name, flag in (("start_at", "the start"), ("deadline", "the deadline")):
+        written = fields.get(name)
+        if written is not None:
+            found[name] = deadline_at(written, found.get("start_at", now), zone)
+            if found[name] <= now:
+                raise UsageError(f"{flag} {written} has already passed")
+    if "deadline" in found and found["deadline"] <= found.get("start_at", now):
+        raise UsageError(f"the deadline {fields['deadline']} comes before the start {fields['start_at']}")
+    return found
 
 
 def deadline_at(written: str, now: float, zone: tzinfo | None = None) -> float:
@@ -279,7 +291,7 @@ def _refuse_untrusted(layers: Iterable[Layer], path: Path | None) -> None:
             risky = sorted(
                 name
                 for name, given in layer.given.items()
-                if name not in honoured and (BY_NAME[name].guarded or _leaves(name, given.raw))
+                if (name not in honoured or BY_NAME[name].adds) and (BY_NAME[name].guarded or _leaves(name, given.raw))
             )
             if risky:
                 raise ConfigError(
@@ -332,6 +344,9 @@ def _settle(setting: Setting, layers: Iterable[Layer]) -> tuple[Any, str]:
     """The first place wins; the others are read all the same, so that a mistake shows before it matters."""
     given = [(layer, layer.given[setting.name]) for layer in layers if setting.name in layer.given]
     settled = [(_parsed(setting, value, layer), value.origin) for layer, value in given]
+    if setting.adds and settled:
+        together = dict.fromkeys(item for values, _ in reversed(settled) for item in values)
+        return tuple(together), ", ".join(origin for _, origin in settled)
     return settled[0] if settled else (setting.default, "default")
 
 

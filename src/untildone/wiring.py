@@ -384,10 +384,11 @@ def _agent(
 def _adapter(
     name: str, spec: RunSpec, policy: Policy, spawner: Spawner, env: Mapping[str, str], *, reviewing: bool
 ) -> Agent:
-    from untildone.core.prompt import granted_tools
+    from untildone.core.prompt import denied_tools, granted_tools
 
     # A check the user named may be run by the agent too: it should know before it claims.
-    options = replace(spec.options, allowed_tools=granted_tools(spec, mends=not reviewing))
+    granted = granted_tools(spec, mends=not reviewing)
+    options = replace(spec.options, allowed_tools=granted, disallowed_tools=denied_tools(spec))
     if name == "claude_cli":
         from untildone.agents.claude_cli import ClaudeCli
 

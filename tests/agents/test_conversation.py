@@ -350,6 +350,12 @@ def test_errors_keep_their_order_below_the_cap() -> None:
     assert conversation.outcome().error_text == "first\nsecond"
 
 
+def test_of_a_long_command_the_line_that_was_denied_is_told() -> None:
+    given = {"command": "set -e\nmake\ncd sub && git push\n"}
+    listed = result(permission_denials=[{"tool_name": "Bash", "tool_use_id": "t", "tool_input": given}])
+    assert fold(lines(listed))[0].outcome().denials == ("Bash(cd sub && git push)",)
+
+
 def test_a_denial_event_takes_its_detail_from_the_call() -> None:
     denied = {
         "type": "system",

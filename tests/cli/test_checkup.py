@@ -201,8 +201,9 @@ def test_every_row_is_there_and_names_what_to_do(say: Say, claude: Callable[[str
     found = rows(said)
     assert set(found) == {
         "python", "settings", "git", "claude", "login", "login lives", "remote", "store", "folder", "clock", "notify",
-        "awake", "sandbox", "disk",
+        "awake", "rights", "sandbox", "disk",
     }  # fmt: skip
+    assert "git push" in found["rights"]["detail"]
     assert said.code == 0
     assert {row["status"] for row in found.values()} <= {"ok", "warning", "unknown"}
     assert (found["login"]["status"], found["login lives"]["status"]) == ("unknown", "unknown")

@@ -5,6 +5,7 @@ import select
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,34 @@ def watch(background: Background, *args: str) -> "subprocess.Popen[str]":
 
 
 # --- in the background -------------------------------------------------------------------------------
+
+
+def test_a_run_that_begins_later_waits_in_the_background_and_is_stopped(
+    say: Say, runs: Runs, background: Background
+) -> None:
+    said = say("run", "a goal", *background.flags, "--at", "2090-01-31T01:00", "--detach", "--json")
+    assert said.code == 0, said.err
+    run_id = json.loads(said.out)["run_id"]
+
+    def status() -> dict[str, object]:
+        found: dict[str, object] = json.loads(say("status", run_id, "--json").out)
+        return found
+
+    eventually(lambda: status()["status"] == "waiting", "the wait")
+    assert "waiting for its start until 2090-01-31 01:00" in say("status", run_id).out
+    assert status()["waiting_until"] == datetime.fromisoformat("2090-01-31T01:00").timestamp()
+    assert say("stop", run_id).code == 0
+    over(runs, run_id)
+    assert (status()["exit_reason"], status()["attempts"]) == ("stop_requested", 0)
+
+
+def test_ctrl_c_ends_the_wait_for_the_start(background: Background) -> None:
+    child = background.popen("run", "a goal", *background.flags, "--at", "2090-01-31T01:00")
+    assert child.stdout is not None
+    assert any("waiting for its start until 2090-01-31 01:00 (" in line for line in child.stdout)
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=60)
+    assert (child.returncode, background.calls.exists()) == (130, False)
 
 
 def test_the_command_is_over_once_the_run_is_in_the_log(

@@ -231,6 +231,18 @@ def test_on_a_terminal_it_asks(
     assert runs.state(newest.run_id).attempts == attempts
 
 
+def test_the_plan_shows_what_the_agent_may_do_and_what_not(say: Say) -> None:
+    plan = say("run", "x", "-m", "1", "--at", "2090-01-31T01:00", "--allow-tool", "Bash(docker:*)", "--dry-run").out
+    words = " ".join(plan.split())
+    assert "begins 2090-01-31 01:00" in words
+    assert "Edit(//tmp/**), Bash(docker:*); not: git push, gh, " in words
+    assert "dropdb (--allow-tool RULE adds to it)" in words
+    assert "docker-compose, podman" in words
+    assert ", docker, " not in words
+    narrow = say("run", "x", "-m", "1", "--allow-tool", "Bash(docker ps:*)", "--dry-run")
+    assert "--allow-tool 'Bash(docker ps:*)' does nothing" in narrow.err
+
+
 def test_resume_takes_other_settings(say: Say, runs: Runs, project: Path, failing: list[str]) -> None:
     runs.begin(project, *FIRST, SUSPENDED, policy=Policy(max_runs=5, same_error_threshold=7))
     result = json.loads(say("resume", "night", *failing, "--json", "--check", "true", "--model", "opus").out)

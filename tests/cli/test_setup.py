@@ -1,5 +1,7 @@
+import contextlib
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -88,3 +90,48 @@ def test_completion_completes() -> None:
         [sys.executable, "-m", "untildone"], capture_output=True, text=True, timeout=60, check=False, env=env
     )
     assert set(done.stdout.split()) == {"plain,--max-cost", "plain,--max-calls-per-hour"}
+
+
+def test_init_prints_where_nobody_can_be_asked_writes_with_yes_and_what_it_wrote_is_trusted(
+    say: Say, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    os.mkfifo(project / "Makefile")
+    file = project / "untildone.toml"
+    printed = say("config", "init")
+    assert (printed.code, file.exists()) == (0, False)
+    written = say("config", "init", "--yes")
+    assert written.code == 0, written.err
+    assert file.read_text() == printed.out
+    assert "trusted until it changes" in written.out
+    plan = say("run", "x", "--dry-run")
+    assert plan.code == 0, plan.err
+    assert "python3 -m pytest -q" in plan.out
+    again = say("config", "init", "--yes")
+    assert (again.code, again.err) == (2, f"untildone: {file} is there already: edit it, or replace it with --force\n")
+    file.write_text("max_runs = 1\n")
+    assert say("config", "init", "--yes", "--force").code == 0
+    assert file.read_text() == printed.out
+    monkeypatch.setenv("UNTILDONE_RUN", "abc")
+    assert say("config", "init", "--yes", "--force").code != 0, "an agent trusts nothing"
+
+
+@pytest.mark.parametrize(("answer", "writes"), [("y\n", True), ("n\n", False)])
+def test_init_asks_at_a_terminal(project: Path, tmp_path: Path, answer: str, writes: bool) -> None:
+    home = {"HOME": str(tmp_path), "UNTILDONE_HOME": str(tmp_path / "state"), "PATH": os.environ["PATH"]}
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "untildone", "config", "init"], cwd=project, env=home, stdin=theirs, stdout=theirs,
+        stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, answer.encode())
+    said = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(ours, 4096):
+            said += chunk
+    os.close(ours)
+    assert process.wait(60) == 0, said
+    assert (project / "untildone.toml").is_file() is writes
+    assert b"[contract]" in said
+    assert (b"nothing was written" in said) is not writes

@@ -94,6 +94,37 @@ def test_what_only_a_human_can_mend_stops_at_once(fault: str, reason: Reason) ->
     assert reason_of(after(started(1), failed(1, fault))) is reason
 
 
+LATER = START + 1000.0
+
+
+@pytest.mark.parametrize("checks", [(), ("make",)])
+def test_a_run_that_begins_later_does_nothing_until_then(checks: tuple[str, ...]) -> None:
+    state = after(policy=Policy(max_runs=3, max_duration=60.0, start_at=LATER), checks=checks)
+    assert decide(state, START + 2) == Wait(LATER, "start_at")
+    assert not isinstance(decide(state, LATER), Wait)
+    assert state.elapsed(LATER - 1) == 0.0, "the wait does not use up --max-duration"
+    assert state.elapsed(LATER + 7) == 7.0
+
+
+def test_while_it_waits_to_begin_humans_are_heard() -> None:
+    policy = Policy(max_runs=3, max_duration=60.0, start_at=LATER)
+    now = START + 5
+    assert reason_of(after(ev.StopRequested(by="u"), policy=policy), now) is Reason.STOP_REQUESTED
+    assert decide(after(ev.PauseRequested(by="u"), policy=policy), now) == Wait(None, "paused")
+    skipped = after(ev.SkipWaitRequested(by="u"), policy=policy)
+    assert decide(skipped, START + 4) == Iterate(1)
+    assert skipped.elapsed(START + 4) == 1.0, "counted from the moment it was told to begin"
+    over = after(ev.LimitsChanged(by="u", changes={"deadline": LATER - 1}), policy=policy)
+    assert reason_of(over, now) is Reason.DEADLINE
+
+
+def test_the_start_is_a_moment_of_the_true_clock() -> None:
+    waiting = ev.ContinuousWaiting(cause="start_at", until=LATER)
+    jumped = after(waiting, ev.ClockJumped(seconds=-500.0), policy=Policy(max_runs=3, start_at=LATER))
+    assert decide(jumped, LATER - 1) == Wait(LATER, "start_at")
+    assert decide(jumped, LATER) == Iterate(1)
+
+
 def test_three_counted_faults_in_a_row_stop() -> None:
     events = [e for n in (1, 2, 3) for e in (started(n), failed(n, "crash"))]
     assert reason_of(after(*events[:4])) is None

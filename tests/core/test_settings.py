@@ -26,7 +26,9 @@ def test_names_flags_and_variables_are_unique() -> None:
 
 
 def test_settings_explain_themselves_only_where_no_field_does() -> None:
-    typed_otherwise = {"deadline", "dirty", "agent", "max_duration", "max_wait", "idle_timeout", "iteration_timeout"}
+    typed_otherwise = {
+        "deadline", "start_at", "dirty", "agent", "max_duration", "max_wait", "idle_timeout", "iteration_timeout",
+    }  # fmt: skip
     explained = {setting.name for setting in SETTINGS if setting.help}
     assert explained == {setting.name for setting in SETTINGS if setting.home == "cli"} | typed_otherwise
 
@@ -65,6 +67,7 @@ def test_what_runs_code_is_guarded() -> None:
     dangerous |= {"hidden_checks", "require", "check_in", "setup", "share", "guard", "waive", "land", "base", "remote"}
     dangerous |= {"repo", "owner", "forge_url", "review_prompt", "review_agent", "worktree", "worktree_base_dir"}
     dangerous |= {"extra_args", "skip_permissions", "permission_mode", "allowed_tools", "add_dirs", "unbounded"}
+    dangerous |= {"allow_tools"}
     assert sorted(name for name in dangerous if not BY_NAME[name].guarded) == []
 
 

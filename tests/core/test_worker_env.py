@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from untildone import config
-from untildone.core.policy import ALLOWED_TOOLS, Earlier, Policy, RunSpec
+from untildone.core.policy import Earlier, Policy, RunSpec
 from untildone.core.worker_env import WorkerConfig, as_shown, kept_from_agents, worker_config
 from untildone.core.worker_table import BY_VARIABLE, VARIABLES
 
@@ -88,9 +88,9 @@ def test_the_published_defaults_hold() -> None:
         ("SETTING_SOURCES", "user, project", "spec.options.extra_args", ("--setting-sources=user,project",)),
         ("ENABLE_SPEC_TOOLS", "1", "spec.options.task_tools", True),
         ("ENABLE_SPEC_TOOLS", "1", "spec.checks", ("tasks-done",)),
-        ("ENABLE_SKILLS", "true", "spec.options.allowed_tools", (*ALLOWED_TOOLS, "Skill")),
+        ("ENABLE_SKILLS", "true", "spec.options.allow_tools", ("Skill",)),
         ("ENABLE_SKILLS", "false", "spec.options.disallowed_tools", ("Skill",)),
-        ("ENABLE_SUBAGENTS", "true", "spec.options.allowed_tools", (*ALLOWED_TOOLS, "Task", "Agent")),
+        ("ENABLE_SUBAGENTS", "true", "spec.options.allow_tools", ("Task", "Agent")),
         ("ENABLE_SUBAGENTS", "false", "spec.options.disallowed_tools", ("Task", "Agent")),
         ("GITHUB_REPO", "me/shop", "spec.landing.repo", "me/shop"),
         ("GITHUB_REPO", "me/shop", "spec.landing.land", "commit"),
@@ -143,7 +143,7 @@ def test_what_is_said_by_our_own_names_holds_and_lists_are_joined() -> None:
     )  # fmt: skip
     assert (spec.options.model, policy.completion_threshold) == ("b", 9)
     assert spec.checks == ("make test", "tasks-done", "tree-clean")
-    assert spec.options.allowed_tools == ("Read", "Skill")
+    assert (spec.options.allowed_tools, spec.options.allow_tools) == (("Read",), ("Skill",))
     assert spec.options.extra_args == ("--effort", "high", "--setting-sources=user")
 
 

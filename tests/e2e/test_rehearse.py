@@ -33,6 +33,7 @@ def test_the_story_is_lived_through_to_a_verified_end(tmp_path: Path) -> None:
         "# Briefing",
         "Results stay floats",
         "below absolute zero",
+        "not: git push",
     ):
         assert said in shown, said
     assert "untildone brief" not in shown

@@ -8,8 +8,10 @@ import pytest
 from engine.rig import FastClock, Rig, claim, counting, idle, writes
 from untildone.core import events as ev
 from untildone.core.claims import Report
+from untildone.core.oneliners import closing_lines
 from untildone.core.outcome import FaultEvidence, Outcome
 from untildone.core.policy import Policy, Tending
+from untildone.core.views import run_view
 from untildone.errors import DirtyWorkspace, RunBusy
 
 pytestmark = pytest.mark.anyio
@@ -32,6 +34,16 @@ async def test_each_iteration_with_changes_is_a_commit_with_the_agents_summary(r
     state, _ = await rig.run([writes(rig.repo / "a.txt", "1\n"), done, claim()], Policy(max_runs=3))
     assert rig.git("log", "--format=%s").splitlines() == ["Finish the job", "wrote a.txt", "first"]
     assert (state.stop_reason, state.commits) == ("completion_signal", 2)
+
+
+async def test_a_denial_is_told_once_with_what_to_type_and_the_stop_says_it_again(rig: Rig) -> None:
+    denied = idle(denials=("Bash(git push)",))
+    state, _ = await rig.run([denied, denied], Policy(max_runs=9))
+    assert (state.stop_reason, state.stop_detail) == ("permission_denied", "denied: Bash(git push)")
+    command = f"untildone resume {state.spec.name} --allow-tool 'Bash(git push:*)'"
+    told = [warning.message for warning in rig.seen(ev.ContinuousWarning) if "denied:" in warning.message]
+    assert told == [f"the agent was denied: Bash(git push). To allow it: `{command}`."]
+    assert command in "\n".join(closing_lines(run_view(state, rig.clock.now(), alive=False)))
 
 
 async def test_completion_and_limit_together_is_completion(rig: Rig) -> None:

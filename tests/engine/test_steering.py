@@ -11,7 +11,9 @@ from engine.rig import Rig, claim, counting, idle
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
+from untildone.core.beginning import beginning
 from untildone.core.contract import Contract, commands
+from untildone.core.fold import fold
 from untildone.core.oneliners import closing_lines
 from untildone.core.outcome import Order, Outcome, Usage
 from untildone.core.policy import Policy
@@ -179,3 +181,35 @@ async def test_a_message_that_a_limit_leaves_unheard_is_reported(rig: Rig) -> No
     state, _ = await run
     assert state.stop_reason == "max_runs_reached"
     assert any("and the docs" in line for line in closing_lines(run_view(state, rig.clock.now())))
+
+
+async def test_a_run_that_begins_later_waits_in_the_log_can_be_stopped_and_begins_when_resumed(rig: Rig) -> None:
+    begins = rig.clock.now() + 3600.0
+    later = Policy(max_runs=1, max_duration=60.0, start_at=begins)
+    run = asyncio.create_task(rig.run([claim()], policy=later))
+    await rig.until(ev.ContinuousWaiting)
+    (wait,) = rig.seen(ev.ContinuousWaiting)
+    assert (wait.cause, wait.until) == ("start_at", begins)
+    await rig.say(ev.StopRequested(by="u"))
+    state, agent = await run
+    assert (state.stop_reason, state.attempts, agent.orders) == ("stop_requested", 0, [])
+    told = asyncio.create_task(rig.resume([claim()]))
+    await rig.until(ev.ContinuousWaiting, 2)
+    rig.clock.skip(3600.0)
+    state, agent = await told
+    assert (state.stop_reason, len(agent.orders)) == ("max_runs_reached", 1)
+    assert state.elapsed(rig.clock.now()) < later.max_duration, "the wait does not count"
+
+
+def test_while_it_waits_to_begin_status_says_until_when(rig: Rig) -> None:
+    spec, begins = rig.spec(), 2e9
+    policy = Policy(max_runs=1, start_at=begins)
+    state = fold(
+        [
+            ev.Record(seq=1, at=1e9, event=beginning("r", spec, policy)),
+            ev.Record(seq=2, at=1e9, event=ev.ContinuousResumed(pid=1, host="h", version="0", lease=1)),
+        ]
+    )
+    view = run_view(state, 1e9 + 1, alive=True)
+    assert (view.status, view.waiting_until) == ("waiting", begins)
+    assert view.doing == "waiting for its start"

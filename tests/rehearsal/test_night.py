@@ -14,7 +14,7 @@ from untildone.core.outcome import Evidence, Usage
 from untildone.core.policy import AgentOptions, Policy, RunSpec, Tending
 from untildone.core.trace import AgentReply, AgentStreamError, AgentToolResult, AgentToolUse
 from untildone.rehearsal import garbler
-from untildone.rehearsal.acts import ACTS, DISK_RESERVE, Act, faults_of
+from untildone.rehearsal.acts import ACTS, DISK_RESERVE, PUSH, Act, faults_of
 from untildone.rehearsal.certificate import Certificate, Scene, as_json, headline, markdown
 from untildone.rehearsal.evidence import Seen, told
 from untildone.rehearsal.ledger import LedgerLine
@@ -51,6 +51,8 @@ def seen(*events: Event, **more: object) -> Seen:
 
 
 SUSPENDED = ev.ContinuousSuspended(stop_reason="authentication")
+PUSHED = ev.IterationCompleted(iteration_num=1, cost_usd=0.1, evidence=Evidence(denials=(PUSH,)))
+NAMED = ev.ContinuousWarning(message="the agent was denied: `untildone resume it --allow-tool 'Bash(git push:*)'`")
 GOOD: dict[str, Sequence[Event]] = {
     "usage-limit": (STARTED, failed("usage_limit"), waiting("usage_limit", 4.0), AGAIN, PASSED, DONE),
     "rate-limit": (STARTED, failed("rate_limit"), waiting("rate_limit", 4.0), AGAIN, PASSED, DONE),
@@ -65,6 +67,7 @@ GOOD: dict[str, Sequence[Event]] = {
     "background": (STARTED, CALL, ANSWER, PASSED, DONE),
     "false-done": (STARTED, REFUTED, NEXT, PASSED, DONE),
     "disk": (STARTED, CALL, ANSWER, LOW, waiting("disk_low", None), ROOM, NEXT, PASSED, DONE),
+    "denied": (STARTED, PUSHED, NAMED, replace(SUSPENDED, stop_reason="permission_denied"), NEXT, PASSED, DONE),
     "kill": (
         *(STARTED, CALL, failed("driver_died"), SAVED),
         *(ev.ContinuousRecovered(iteration_num=1), NEXT, PASSED, DONE),
@@ -108,6 +111,7 @@ STOPPED = ev.ContinuousSuspended(stop_reason="consecutive_errors")
         ("crash", (STARTED, CALL, ANSWER, failed("crash"), SAVED, NEXT, DONE), "nothing was staged"),
         ("background", (STARTED, CALL, replace(ANSWER, is_error=True), DONE), "nothing was staged"),
         ("false-done", (*GOOD["false-done"], DENIED), "the agent was denied what it needs: Write(a)"),
+        ("denied", (STARTED, replace(PUSHED, evidence=Evidence()), DONE), "the push was not denied"),
         ("background", (STARTED,), "the run did not come to its end"),
         ("background", (STARTED, replace(DONE, verified=False)), "done without a passed check"),
     ],

@@ -15,6 +15,7 @@ from untildone.agents.trouble import Trouble, quota_windows
 from untildone.core.claims import Report, report_from
 from untildone.core.events import Event
 from untildone.core.outcome import FaultEvidence, Outcome
+from untildone.core.permissions import telling_line
 from untildone.core.secrets import redact
 from untildone.core.trace import (
     TOOL_RESULT_CAP,
@@ -351,6 +352,8 @@ class Conversation:
         """The event and the result both tell; the result also has the input."""
         name, tool_use_id = _text(_get(denial, "tool_name")), _text(_get(denial, "tool_use_id"))
         given = _get(denial, "tool_input")
+        if isinstance(given, dict) and isinstance(command := given.get("command"), str):
+            given = {**given, "command": telling_line(command)}
         detail = tool_detail(name, given, self._cwd) if isinstance(given, dict) else ""
         told = f"{name}({detail})" if detail else self._tools.get(tool_use_id) or f"{name}({detail})"
         self._denied[tool_use_id or told] = told

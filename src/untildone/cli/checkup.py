@@ -18,7 +18,9 @@ from untildone.core.checkup import Finding
 from untildone.core.dataclass import dataclass
 from untildone.core.figures import count, size
 from untildone.core.notice import trial_note
+from untildone.core.policy import RunSpec
 from untildone.core.printable import one_line
+from untildone.core.prompt import rights_line
 from untildone.core.units import moment
 from untildone.errors import UntildoneError, UsageError
 from untildone.git.run import git
@@ -64,8 +66,8 @@ def _hour(written: str, now: float) -> float:
 
 
 async def _check_up(asked: Questions, now: float, until: float | None) -> list[Finding]:
-    settings = _settings(asked.folder)
-    values = settings[1]
+    settings, resolved = _settings(asked.folder)
+    values = resolved.values
     looks: list[tuple[str, Awaitable[Finding | list[Finding]], str]] = [
         ("git", _git(asked.folder), "install git"),
         ("claude", _claude(asked, values, now, until), "install Claude Code, or give --claude PROGRAM"),
@@ -81,8 +83,9 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
     missing = [name for name in _NEEDED_BY_SANDBOX if shutil.which(name) is None]
     return [
         Finding(name="python", status="ok", detail=f"{sys.version.split()[0]} at {sys.executable}"),
-        settings[0],
+        settings,
         *found,
+        checkup.rights_row(rights_line(_spec(resolved, asked.folder), most=None)),
         checkup.sandbox_row(missing, wanted=values.get("sandbox") == "claude"),
         _disk(asked, int(values["disk_reserve"])),
         *_temp(),
@@ -97,18 +100,23 @@ async def _attempt(name: str, look: Awaitable[Finding | list[Finding]], remedy: 
     return found if isinstance(found, list) else [found]
 
 
-def _settings(folder: Path) -> tuple[Finding, Mapping[str, Any]]:
+def _settings(folder: Path) -> tuple[Finding, config.Resolved]:
     """The settings as a run would have them; the defaults when they cannot be read, which is said."""
     project, user = config.project_file(folder), config.user_file(os.environ)
     try:
         resolved = config.resolve({}, env=os.environ, project_file=project, user_file=user)
+        _spec(resolved, folder)
     except UntildoneError as trouble:
         wrong = Finding(
             name="settings", status="missing", detail=str(trouble), remedy="mend or trust the file it names"
         )
-        return wrong, config.resolve({}, env={"HOME": "/"}).values
+        return wrong, config.resolve({}, env={"HOME": "/"})
     files = [str(path) for path in (project, user) if path is not None]
-    return Finding(name="settings", status="ok", detail=", ".join(files) or "no files, all defaults"), resolved.values
+    return Finding(name="settings", status="ok", detail=", ".join(files) or "no files, all defaults"), resolved
+
+
+def _spec(resolved: config.Resolved, folder: Path) -> RunSpec:
+    return config.run_spec(resolved, goal="", cwd=folder, name="")
 
 
 # --- Claude and its login --------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from untildone.core.figures import clock, dollars
 from untildone.core.limits import LIMITS
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import printable
-from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, build_prompt, rules
+from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, build_prompt, rights_line, rules
 from untildone.core.standing import contract_facts
 from untildone.core.state import LoopState
 from untildone.git.repository import project_root
@@ -25,16 +25,15 @@ from untildone.trees import planned_worktree
 def preview_text(spec: RunSpec, policy: Policy, worktree: str | None = None) -> str:
     """The plan of a run and the first prompt, for a person."""
     options = spec.options
-    rights = "no permission checks at all" if options.skip_permissions else options.permission_mode
-    tools = f", allowed without asking: {', '.join(options.allowed_tools)}" if options.allowed_tools else ""
     facts = [
         ("name", spec.name),
         ("folder", spec.cwd),
         ("limits", ", ".join(_limits(policy)) or "none (--unbounded)"),
+        *([("begins", clock(policy.start_at))] if policy.start_at is not None else []),
         ("checks", "; ".join(map(_check, spec.contract.checks)) or "none: claims are believed after a streak"),
         *contract_facts(spec),
         ("agent", f"{options.agent}, model {options.model or 'default'}"),
-        ("rights", rights + tools),
+        ("rights", rights_line(spec, most=None)),
         ("claude arguments", " ".join(options.extra_args) or "none"),
         *([("worktree", planned_worktree(worktree, spec))] if worktree is not None else []),
         ("commits", _commits(spec)),

@@ -91,7 +91,7 @@ async def _rehearse(scratch: Path, scenario: str | None, claude: str | None, out
         cwd=str(folder.resolve()),
         name="rehearsal",
         contract=Contract(checks=commands(*story().checks)),
-        options=AgentOptions(claude=claude, skip_permissions=True),
+        options=AgentOptions(claude=claude),
     )
     run_id = wiring.new_run_id()
     with ScriptedModel(_scenario(scenario)) as model:

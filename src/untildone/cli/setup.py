@@ -2,7 +2,9 @@
 
 import json
 import os
+import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,13 +12,19 @@ import click
 from untildone import config as settings_of
 from untildone.cli.guarding import operator_only
 from untildone.cli.options import folder_of, store_of
-from untildone.cli.streams import say, screen_width
+from untildone.cli.streams import put, say, screen_width
 from untildone.cli.tables import aligned, hanging
 from untildone.core.printable import one_line
+from untildone.core.proposal import CI, FOLDERS, READ, Repository, settings_text
 from untildone.core.settings import GROUPS, PROFILE_NAMES, SETTINGS, Setting, as_typed
-from untildone.errors import UsageError
+from untildone.errors import ConfigError, UsageError
+from untildone.git.plain_file import content
+from untildone.git.repository import project_root
 
 _VALUE_WIDTH = 40
+_MOST_READ = 256 * 1024
+"""Bytes of a file of the repository that are looked at."""
+_MOST_WORKFLOWS = 20
 
 
 @click.group(invoke_without_command=True)
@@ -62,6 +70,65 @@ def trust(cwd: str | None) -> None:
         raise UsageError(f"there is no {settings_of.PROJECT_FILE} in {folder} or its repository: nothing to trust")
     settings_of.trust(file, settings_of.state_dir(os.environ))
     click.echo(f"{file} is trusted until it changes")
+
+
+@config.command()
+@click.option("--yes", is_flag=True, help="Write it without asking.")
+@click.option("--force", is_flag=True, help="Replace a settings file that is there.")
+@click.pass_obj
+@operator_only
+def init(cwd: str | None, *, yes: bool, force: bool) -> None:
+    """Propose a settings file for this repository: checks, setup, limits. It runs nothing, and asks before it writes.
+
+    Without a terminal and without --yes it prints the file and writes nothing.
+    """
+    root = project_root(folder_of(cwd))
+    text = settings_text(_looked_at(root))
+    asks = sys.stdin.isatty() and sys.stdout.isatty()
+    if not yes and not asks:
+        put(text.removesuffix("\n"))
+        return
+    there = settings_of.project_file(root)
+    if there is not None and not force:
+        raise UsageError(f"{there} is there already: edit it, or replace it with --force")
+    put(text)
+    file = root / settings_of.PROJECT_FILE
+    if not yes and not click.confirm(f"Write this to {file}, and trust it?"):
+        click.echo("nothing was written")
+        return
+    _write(file, text)
+    settings_of.trust(file, settings_of.state_dir(os.environ))
+    put(f"{file} is written, and trusted until it changes. Commit it before a run: uncommitted files stop it.")
+
+
+def _looked_at(root: Path) -> Repository:
+    """What lies at the top of a repository. Only plain files are read, and only so much of them."""
+    files = {name: text for name in READ if (text := _text(root / name)) is not None}
+    workflows = sorted((root / ".github" / "workflows").glob("*.y*ml"))[:_MOST_WORKFLOWS]
+    ci = "\n".join(text for path in (*(root / name for name in CI), *workflows) if (text := _text(path)))
+    folders = frozenset(name for name in FOLDERS if (root / name).is_dir() and not (root / name).is_symlink())
+    installed = (path for name in folders for path in (root / name).glob("lib/python3*/site-packages/__editable__*"))
+    return Repository(files=files, folders=folders, ci=ci, editable=next(installed, None) is not None)
+
+
+def _text(path: Path) -> str | None:
+    """The beginning of a plain file; None where there is none."""
+    try:
+        return content(path, _MOST_READ).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def _write(file: Path, text: str) -> None:
+    """Put the whole file in its place, or nothing."""
+    made = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with made.open("x", encoding="utf-8") as new:
+            new.write(text)
+        made.replace(file)
+    except OSError as refused:
+        made.unlink(missing_ok=True)
+        raise ConfigError(f"{file} cannot be written: {refused.strerror}") from refused
 
 
 def _value(setting: Setting, resolved: settings_of.Resolved) -> Any:

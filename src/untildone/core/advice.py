@@ -2,11 +2,12 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from untildone.core.durations import LONGEST, format_duration
 from untildone.core.limits import limit_of
 from untildone.core.obstacles import way_out
+from untildone.core.permissions import resume_command, rules_for
 from untildone.core.state import LoopState
 from untildone.core.stopping import Reason
 
@@ -27,8 +28,7 @@ _ADVICE: Mapping[Reason, str] = {
     Reason.COMPLETION_SIGNAL: "Nothing was verified: review the work, and next time give `--check CMD`.",
     Reason.BLOCKED: 'Remove the obstacle, or answer with `untildone message {name} "..."`, '
     "then `untildone resume {name}`.",
-    Reason.PERMISSION_DENIED: "Allow what was denied with `untildone resume {name} --allowed-tools ...`, "
-    "or use `--skip-permissions` in a sandbox.",
+    Reason.PERMISSION_DENIED: "{allow} To go on without it: `untildone resume {name}`.",
     Reason.AUTHENTICATION: "Run `claude` once and log in, then `untildone resume {name}`.",
     Reason.BILLING: "Add credit to the account, then `untildone resume {name}`.",
     Reason.MODEL_NOT_FOUND: "Choose another model: `untildone resume {name} --model ...`.",
@@ -93,8 +93,22 @@ def advice(reason: str, state: LoopState) -> str:
         return f"{way} To let the agent try again: {more}." if way else f"Go on with {more}."
     if known is Reason.VALIDATION_PASSED and not state.commits:
         return f"Review the changes; `untildone brief {name}` has the evidence."
-    usual = _ADVICE[known].format(name=name, id=state.run_id, cooldown=format_duration(state.policy.breaker_cooldown))
+    usual = _ADVICE[known].format(
+        name=name,
+        id=state.run_id,
+        cooldown=format_duration(state.policy.breaker_cooldown),
+        allow=how_to_allow(state, state.last_denials),
+    )
     return f"{way} {usual}".strip()
+
+
+def how_to_allow(state: LoopState, denials: Sequence[str]) -> str:
+    """What to type so that the agent may do what it was denied."""
+    options = state.spec.options
+    rules = rules_for(denials, options.allowed_tools, options.disallowed_tools)
+    if rules:
+        return f"To allow it: `{resume_command(handle(state), rules)}`."
+    return "No rule allows it: your `--disallowed-tools`, your own settings, or Claude Code itself forbid it."
 
 
 def driver_gone(state: LoopState) -> str:

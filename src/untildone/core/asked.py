@@ -13,9 +13,11 @@ from untildone.core.state import LoopState, Message, StopAsked
 _MESSAGES_KEPT = 100
 
 
-def skip_wait(state: LoopState, _: ev.SkipWaitRequested, __: float) -> LoopState:
+def skip_wait(state: LoopState, _: ev.SkipWaitRequested, at: float) -> LoopState:
     """Try now instead of waiting."""
-    return replace(state, wait=None, quota=())
+    begins = state.policy.start_at
+    policy = state.policy if begins is None or begins <= at else replace(state.policy, start_at=at)
+    return replace(state, wait=None, quota=(), policy=policy)
 
 
 def stop(state: LoopState, event: ev.StopRequested, _: float) -> LoopState:

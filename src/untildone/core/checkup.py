@@ -175,6 +175,11 @@ def clock_row(zone: str, *, synchronized: bool | None) -> Finding:
     )
 
 
+def rights_row(rights: str) -> Finding:
+    """What the agent may do without asking. Without a sandbox this guards against accidents only."""
+    return Finding(name="rights", status="ok", detail=rights)
+
+
 def sandbox_row(missing: Sequence[str], *, wanted: bool) -> Finding:
     """Is what Claude Code's own sandbox needs here, if it is wanted?"""
     if not wanted:

@@ -2,6 +2,7 @@
 
 from untildone.core import check_specs
 from untildone.core.contract import FORGE_CONDITIONS, Contract
+from untildone.core.permissions import without_effect
 from untildone.core.policy import RunSpec
 from untildone.errors import UsageError
 
@@ -125,4 +126,5 @@ def remarks(spec: RunSpec) -> list[str]:
             f"nothing is checked before the work lands (--land {landing.land}): give --check CMD",
         ),
     ]
-    return [line for holds, line in said if holds]
+    beaten = without_effect(spec.options.allowed_tools, spec.options.allow_tools)
+    return [*(line for holds, line in said if holds), *beaten]

@@ -20,6 +20,7 @@ from untildone.core.faults import (
     USAGE_LIMIT,
     Fault,
 )
+from untildone.core.figures import START_AT
 from untildone.core.limits import (
     LIMITS,
     LONGEST_WINDOW,
@@ -31,6 +32,7 @@ from untildone.core.limits import (
     time_left,
     time_until_cut,
 )
+from untildone.core.permissions import denials_text
 from untildone.core.progress import has_judges, patience, wants_look
 from untildone.core.state import LoopState
 from untildone.core.state import Wait as Rest
@@ -181,6 +183,8 @@ def decide(state: LoopState, now: float) -> Decision:
 def _stop_or_look(state: LoopState, now: float) -> Decision | None:
     """The first stop rule that holds; a claim is checked, and a session that was cut off heard, in their turn."""
     for rule in STOP_RULES:
+        if not rule.before_checks and (later := _begins_later(state, now)) is not None:
+            return later
         if not rule.before_checks and (owed := _owed(state)) is not None:
             return owed
         if state.handoff_due and state.retry is not None and rule.after_handoff:
@@ -188,6 +192,16 @@ def _stop_or_look(state: LoopState, now: float) -> Decision | None:
         if rule.holds(state, now) and not _looks_first(rule, state, now):
             return Stop(rule.reason, _detail(rule.reason, state))
     return None
+
+
+def _begins_later(state: LoopState, now: float) -> Decision | None:
+    """A run that is to begin later does nothing at all until then."""
+    begins, deadline = state.policy.start_at, state.policy.deadline
+    if begins is None or begins <= now:
+        return None
+    if deadline is not None and deadline <= begins:
+        return Stop(Reason.DEADLINE, "the start would have come after the deadline")
+    return Wait(None, "paused") if state.paused else Wait(begins, START_AT)
 
 
 def _looks_first(rule: StopRule, state: LoopState, now: float) -> bool:
@@ -297,7 +311,7 @@ def _why_no_wait(state: LoopState) -> str:
 
 _DETAILS: dict[Reason, Callable[[LoopState], str]] = {
     Reason.BLOCKED: lambda s: s.blocked or "",
-    Reason.PERMISSION_DENIED: lambda s: "denied: " + ", ".join(s.last_denials),
+    Reason.PERMISSION_DENIED: lambda s: f"denied: {denials_text(s.last_denials)}",
     Reason.CIRCUIT_OPEN: lambda s: s.circuit.reason,
     Reason.CONSECUTIVE_ERRORS: lambda s: s.last_error,
     Reason.USAGE_LIMIT: _why_no_wait,

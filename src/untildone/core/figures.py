@@ -16,6 +16,8 @@ _LARGE = 10
 
 IN_LINE = "landing_queue"
 """The cause of a wait for other runs that land on the same base first."""
+START_AT = "start_at"
+"""The cause of a wait for the moment a run was asked to begin at."""
 FORGE = "forge"
 """The cause of a wait for a forge that is busy or away."""
 _CAUSES = {
@@ -28,6 +30,7 @@ _CAUSES = {
     "calls_per_hour": "the calls-per-hour limit",
     "loop_delay": "the pause between iterations",
     "paused": "a human to resume it",
+    START_AT: "its start",
     "quota_kept": "more quota than the share that is kept for you",
     "disk_low": "free disk space",
     "ci": "CI and reviews",

@@ -49,7 +49,7 @@ def apply(state: LoopState, record: ev.Record) -> LoopState:
     if not state.driving or event.SOURCE == "system" or isinstance(event, ev.ContinuousResumed | ev.Unknown):
         return replace(folded, last_seq=record.seq)
     # The time since the driver's last fact counts; what humans append does not move the driver's clock.
-    passed = max(0.0, at - (folded if isinstance(event, ev.ClockJumped) else state).last_at)
+    passed = (folded if isinstance(event, ev.ClockJumped) else state).passed(at)
     return replace(
         folded, last_seq=record.seq, last_at=at, active_seconds=state.active_seconds + passed,
         waited_seconds=state.waited_seconds + (passed if state.resting else 0.0),

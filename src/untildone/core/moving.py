@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from untildone.core.policy import ALLOWED_TOOLS, AgentOptions, Policy, RunSpec
+from untildone.core.permissions import ALLOWED_TOOLS
+from untildone.core.policy import AgentOptions, Policy, RunSpec
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
 
@@ -51,7 +52,8 @@ def _rights(spec: RunSpec) -> Iterator[str]:
         yield "the agent asks for no permission at all"
     elif options.permission_mode not in {"acceptEdits", "default", "plan"}:
         yield f"permission mode: {options.permission_mode}"
-    tools = [tool for tool in options.allowed_tools if tool not in ALLOWED_TOOLS]
+    own = () if options.allowed_tools == ALLOWED_TOOLS else options.allowed_tools
+    tools = [tool for tool in (*own, *options.allow_tools) if tool == "Bash" or tool not in ALLOWED_TOOLS]
     agents = [agent for agent in (options.agent, spec.review.agent) if agent not in {None, _DEFAULT.agent}]
     lists = (
         ("agent", agents), ("in its place", options.fallback), ("allowed tools", tools), ("folders", options.add_dirs),

@@ -8,6 +8,7 @@ from typing import Literal
 
 from .contract import Contract
 from .dataclass import dataclass
+from .permissions import ALLOWED_TOOLS
 
 COMPLETION_SIGNAL = "CONTINUOUS_CLAUDE_PROJECT_COMPLETE"
 
@@ -15,16 +16,6 @@ HOUR = 3600.0
 
 SESSION = "session"
 """The `agent` of a loop that lives in somebody's interactive Claude Code: its hooks drive it, no program of ours."""
-
-ALLOWED_TOOLS = (
-    "Read", "Glob", "Grep", "Edit", "Write",
-    "Bash(ls:*)", "Bash(git status:*)", "Bash(git diff:*)", "Bash(git log:*)", "Bash(git show:*)",
-    "Bash(make:*)", "Bash(pytest:*)", "Bash(python -m pytest:*)", "Bash(python3 -m pytest:*)",
-    "Bash(python3 -m unittest:*)", "Bash(npm test:*)", "Bash(npm run:*)", "Bash(cargo build:*)", "Bash(cargo check:*)",
-    "Bash(cargo test:*)", "Bash(go build:*)", "Bash(go test:*)", "Bash(go vet:*)",
-)  # fmt: skip
-"""What an agent needs to change code and see whether it works; nothing that pushes, installs or deletes."""
-
 
 NOTES_FILE = "SHARED_TASK_NOTES.md"
 """What the notes for the next iteration are called unless told otherwise."""
@@ -46,6 +37,8 @@ class Policy:
     """Stop after this many seconds with a living driver, waits included."""
     deadline: float | None = None
     """Stop at this moment (epoch seconds), whatever is going on."""
+    start_at: float | None = None
+    """Do nothing before this moment (epoch seconds)."""
     max_calls_per_hour: int | None = None
     """Start at most this many iterations in any 60 minutes; the loop waits, it does not stop."""
     unbounded: bool = False
@@ -135,7 +128,10 @@ class AgentOptions:
     skip_permissions: bool = False
     """Run with no permission checks at all (`--dangerously-skip-permissions`)."""
     allowed_tools: tuple[str, ...] = ALLOWED_TOOLS
-    """Tools allowed without asking, in Claude Code's syntax. The checks are always allowed."""
+    """Tools allowed without asking, in Claude Code's syntax, in place of the default list and its exceptions. The
+    checks are always allowed."""
+    allow_tools: tuple[str, ...] = ()
+    """A rule in Claude Code's syntax that is added to the tools allowed without asking: `Bash(docker:*)`."""
     disallowed_tools: tuple[str, ...] = ()
     """Tools the agent may never use, in Claude Code's syntax."""
     append_system_prompt: str = ""

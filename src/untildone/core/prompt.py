@@ -6,6 +6,7 @@ from untildone.core.decide import Iterate
 from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS
 from untildone.core.limits import LIMITS
+from untildone.core.permissions import denied_names, denied_rules
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line, printable
 from untildone.core.progress import curve
@@ -27,6 +28,11 @@ MENDING_TOOLS = ("Bash(git fetch:*)", "Bash(git merge:*)", "Bash(git add:*)", "B
 _RELAY = (
     "You are one of several developers who work on the same goal one after the other, each with a fresh memory. "
     "Do one meaningful piece of work, leave the project better than you found it, and hand over. "
+)
+_DENIED = (
+    "Some commands are denied to you, such as `git push`, `sudo`, `docker`, what deploys or publishes, and `rm -r` "
+    "with a path that is not relative to the folder. Do without them and say so in your report; do not look for a way "
+    "around."
 )
 _NOBODY_IS_HERE = (
     "Nobody is here to answer: never ask and wait. Decide like a careful engineer, note the assumption in your "
@@ -100,6 +106,7 @@ def rules(spec: RunSpec, policy: Policy) -> str:
         _RELAY + _COMMITTING[spec.landing.land],
         _NOBODY_IS_HERE,
         "Do not touch the loop that runs you: no `untildone` commands, no edits of its files.",
+        *([_DENIED] if denied_tools(spec) else []),
         status_instructions(
             policy.completion_signal,
             commit_message=spec.commit and spec.commit_message == "agent",
@@ -111,18 +118,36 @@ def rules(spec: RunSpec, policy: Policy) -> str:
 
 def granted_tools(spec: RunSpec, *, mends: bool = True) -> tuple[str, ...]:
     """What the agent may use without asking: what the user allowed, the visible checks, what mending a merge takes."""
-    checks = (f"Bash({check.command})" for check in spec.contract.checks if check.command and not check.hidden)
+    checks = (f"Bash({check})" for check in _visible_checks(spec))
     mending = MENDING_TOOLS if mends and spec.landing.land in {"merge", "pr"} else ()
-    return tuple(dict.fromkeys((*spec.options.allowed_tools, *mending, *checks)))
+    options = spec.options
+    return tuple(dict.fromkeys((*options.allowed_tools, *options.allow_tools, *mending, *checks)))
 
 
-def rights_line(spec: RunSpec) -> str:
-    """What the agent may do without asking, for the human to see at the start."""
+def denied_tools(spec: RunSpec) -> tuple[str, ...]:
+    """What the agent is denied: by the default list, and by the user."""
+    options = spec.options
+    if options.skip_permissions or options.permission_mode == "bypassPermissions":
+        return options.disallowed_tools
+    ours = denied_rules(options.allowed_tools, options.allow_tools, _visible_checks(spec), spec.cwd)
+    return tuple(dict.fromkeys((*ours, *options.disallowed_tools)))
+
+
+def _visible_checks(spec: RunSpec) -> list[str]:
+    return [check.command for check in spec.contract.checks if check.command and not check.hidden]
+
+
+def rights_line(spec: RunSpec, most: int | None = 8) -> str:
+    """What the agent may do without asking, and the first few things it is denied, for the human to see."""
     options = spec.options
     if options.skip_permissions:
         return "the agent may do anything: --skip-permissions was given"
     tools = ", ".join(granted_tools(spec)) or "nothing more"
-    return f"the agent may, in mode {options.permission_mode}: {tools} (change it with --allowed-tools)"
+    denied = denied_names(denied_tools(spec))
+    if most is not None and len(denied) > most:
+        denied = [*denied[:most], f"{len(denied) - most} more (`untildone doctor` lists them)"]
+    never = f"; not: {', '.join(denied)}" if denied else ""
+    return f"the agent may, in mode {options.permission_mode}: {tools}{never} (--allow-tool RULE adds to it)"
 
 
 def build_prompt(state: LoopState, order: Iterate, papers: Papers, now: float) -> Prompt:

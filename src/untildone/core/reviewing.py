@@ -60,5 +60,6 @@ def reviewer_options(spec: RunSpec) -> AgentOptions:
         permission_mode="default",
         skip_permissions=False,
         allowed_tools=READING_TOOLS,
+        allow_tools=(),
         mcp_config=(),
     )

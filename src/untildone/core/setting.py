@@ -50,6 +50,8 @@ class Setting:
     alone: str = ""
     """What its flag means when no value follows; empty: a value must follow."""
     repeatable: bool = False
+    adds: bool = False
+    """What several places say holds together, instead of the first place alone."""
     guarded: bool = False
     """It can run code, widen the agent's rights or lift the limits: a project file needs trust to set it."""
     in_files: bool = True

@@ -107,6 +107,10 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("policy", "breaker", "breaker_cooldown", units.duration, "DURATION", "--breaker-cooldown"),
     _switch("policy", "breaker", "breaker_auto_reset", ("--auto-reset-circuit",), ("--no-auto-reset-circuit",)),
     # --- faults and pauses ---
+    _setting(
+        "policy", "faults", "start_at", units.moment, "HH:MM", "--at", in_files=False,
+        help="Begin at this time of day, or at a date and time such as 2026-01-31T01:00, and wait until then.",
+    ),
     _setting("policy", "faults", "error_threshold", units.whole, "N", "--error-threshold"),
     _setting("policy", "faults", "outage_budget", units.duration, "DURATION", "--outage-budget"),
     _switch("policy", "faults", "wait", ("--wait",), ("--no-wait",)),
@@ -146,6 +150,10 @@ SETTINGS: tuple[Setting, ...] = (
     _setting(
         "options", "agent", "allowed_tools", units.tools, "TOOLS", "--allowed-tools", "--allowedTools",
         repeatable=True, guarded=True,
+    ),
+    _setting(
+        "options", "agent", "allow_tools", units.tools, "RULE", "--allow-tool", repeatable=True, guarded=True,
+        adds=True,
     ),
     _setting(
         "options", "agent", "disallowed_tools", units.tools, "TOOLS", "--disallowed-tools", "--disallowedTools",

@@ -385,7 +385,11 @@ class LoopState:
 
     def elapsed(self, now: float) -> float:
         """Seconds with a living driver, as seen by that driver."""
-        return self.active_seconds + (max(0.0, now - self.last_at) if self.driving else 0.0)
+        return self.active_seconds + (self.passed(now) if self.driving else 0.0)
+
+    def passed(self, now: float) -> float:
+        """Seconds since the driver's last fact; those before the start that was asked for do not count."""
+        return max(0.0, now - max(self.last_at, self.policy.start_at or 0.0))
 
     def worked(self, now: float) -> float:
         """The same without the time in which it only waited."""

@@ -239,7 +239,7 @@ def _given(values: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, objec
     found = {name: raw for name, raw in found.items() if not env.get(BY_NAME[name].env[0])}
     added = {
         "extra_args": _extra_args(values),
-        "allowed_tools": _tools(values, allowed=True),
+        "allow_tools": _tools(values, allowed=True),
         "disallowed_tools": _tools(values, allowed=False),
         "require": ("tasks-done",) if values["ENABLE_SPEC_TOOLS"] else (),
     }

@@ -75,11 +75,10 @@ def run_facts(state: LoopState, now: float) -> dict[str, object]:
 
 async def rest(journal: Journal, parts: Parts, wait: Wait) -> None:
     """Wait, and say so; whatever is recorded meanwhile ends the rest, so that it is decided anew."""
-    now = parts.clock.now()
     if journal.resting != wait:
         journal.resting = wait
         await journal.record(ev.ContinuousWaiting(cause=wait.cause, until=wait.until))
-    await news(journal, parts.clock, None if wait.until is None else wait.until - now)
+    await news(journal, parts.clock, None if wait.until is None else wait.until - parts.clock.now())
 
 
 async def finish(journal: Journal, parts: Parts, stop: Stop) -> None:

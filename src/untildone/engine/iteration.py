@@ -1,9 +1,11 @@
 """One iteration: intent first, then the agent, then what it left behind."""
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import asdict, replace
 
 from untildone.core import events as ev
+from untildone.core.advice import how_to_allow
 from untildone.core.claims import says_done, streak_needed
 from untildone.core.closing import Change, close_iteration, progress_of
 from untildone.core.dataclass import dataclass
@@ -11,6 +13,7 @@ from untildone.core.decide import Iterate, endless, interruption, next_look
 from untildone.core.events import Event
 from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, TURNS_EXHAUSTED, Fault, Remedy
 from untildone.core.outcome import Order, Outcome
+from untildone.core.permissions import denials_text
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
 from untildone.core.secrets import redact
 from untildone.core.state import LoopState
@@ -175,12 +178,14 @@ async def _close(journal: Journal, parts: Parts, before: TreeState, ended: Ended
     closed = closing(journal, parts, ended, change)
     tasks = tasks_event(journal.state, parts)
     is_work = journal.state.open is not None and not journal.state.open.question
+    denied_before = journal.state.last_denials
     await journal.record(*([tasks] if tasks else []), closed)
     if isinstance(closed, ev.IterationCompleted):
         # Uncommitted work of an iteration that was cut off is settled with the next one that ends well.
         left_over = bool(after.dirty) and journal.state.spec.commit
         if is_work:
             await _tell_claim(journal, closed)
+            await _tell_denials(journal, set(closed.evidence.denials) - set(denied_before))
         if change.changed or left_over:
             await settle_done(journal, parts, before, closed)
     elif FAULTS[closed.error_type].remedy not in {Remedy.WAIT, Remedy.BACK_OFF} and after.dirty:
@@ -290,6 +295,13 @@ async def _tell_claim(journal: Journal, closed: ev.IterationCompleted) -> None:
                 iteration_num=closed.iteration_num, signal_count=state.streak, threshold=needed
             )
         )
+
+
+async def _tell_denials(journal: Journal, denials: Collection[str]) -> None:
+    """At the first denial already, so that a human who is still there can do something about it."""
+    if denials:
+        said = f"the agent was denied: {denials_text(sorted(denials))}. {how_to_allow(journal.state, sorted(denials))}"
+        await journal.tell(ev.ContinuousWarning(message=said))
 
 
 def _commit_message(state: LoopState, closed: ev.IterationCompleted) -> str:

@@ -21,6 +21,7 @@ from untildone.core.faults import (
     USAGE_LIMIT,
     Fault,
 )
+from untildone.core.permissions import rule_for
 from untildone.core.stopping import Reason
 from untildone.core.trace import AgentStreamError, AgentToolResult, AgentToolUse
 from untildone.rehearsal.evidence import Seen, wrong_books
@@ -35,6 +36,8 @@ MB = 1024 * 1024
 DISK_FREE = 96 * MB
 """Room on the small disk; the script takes 48 MB of it, which leaves less than the reserve."""
 DISK_RESERVE = 64 * MB
+PUSH = "Bash(git push)"
+"""What the agent is denied in an act, as it is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,8 @@ class Act:
     place: Place = "here"
     cue: Cue = "none"
     """What the stage hand does in the meantime."""
+    denied: tuple[str, ...] = ()
+    """What the script tries although it is denied."""
     scaled: Mapping[str, float] = field(default_factory=dict)
     """Policy fields that are made small, unless the user switched them off."""
 
@@ -157,6 +162,18 @@ def _disk(seen: Seen) -> list[str]:
     return wrong
 
 
+def _denied(seen: Seen) -> list[str]:
+    denials = [set(ended.evidence.denials) for ended in seen.all(ev.IterationCompleted)]
+    if {PUSH} not in denials:
+        return ["the push was not denied: it is allowed by your settings"]
+    wrong = []
+    if [stop.stop_reason for stop in seen.all(ev.ContinuousSuspended)] != [Reason.PERMISSION_DENIED]:
+        wrong.append("it did not stop, resumably, because of the denials")
+    if not any(rule_for(PUSH) in told.message for told in seen.all(ev.ContinuousWarning)):
+        wrong.append("it did not name the rule that would have allowed it")
+    return wrong
+
+
 def _kill(seen: Seen) -> list[str]:
     wrong = _command(seen, ends=False)
     if seen.faults != [DRIVER_DIED.name]:
@@ -187,7 +204,7 @@ def faults_of(act: Act, seen: Seen) -> list[str]:
     wrong += act.judge(seen)
     evidence = [ended.evidence for ended in seen.all(ev.IterationCompleted)]
     evidence += [ended.evidence for ended in seen.all(ev.IterationFailed)]
-    denied = sorted({denial for left in evidence for denial in left.denials})
+    denied = sorted({denial for left in evidence for denial in left.denials} - set(act.denied))
     if denied:
         wrong.append(f"the agent was denied what it needs: {', '.join(denied)}")
     done = seen.all(ev.ContinuousCompleted)
@@ -276,6 +293,15 @@ ACTS: tuple[Act, ...] = (
         place="small_disk",
         cue="free_disk",
         scaled={"disk_reserve": DISK_RESERVE},
+    ),
+    Act(
+        name="denied",
+        staged="the agent wants to push, which it is denied, and does nothing else",
+        expected="names the rule that would allow it, stops, resumably, and finishes when resumed",
+        judge=_denied,
+        cue="resume",
+        denied=(PUSH,),
+        scaled={"permission_threshold": 2},
     ),
     Act(
         name="kill",

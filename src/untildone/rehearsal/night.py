@@ -121,6 +121,7 @@ def staged_policy(policy: Policy, act: Act) -> Policy:
         max_tokens=None,
         max_duration=PATIENCE,
         deadline=None,
+        start_at=None,
         max_calls_per_hour=None,
         unbounded=False,
         keep_quota=None,
@@ -135,7 +136,7 @@ def staged_spec(spec: RunSpec, act: Act, folder: Path, claude: str, props: Props
     options = replace(
         spec.options,
         claude=claude,
-        allowed_tools=(*spec.options.allowed_tools, "Write", *act.tools),
+        allow_tools=(*spec.options.allow_tools, "Write", *act.tools),
         add_dirs=(),
         mcp_config=(),
         hooks_file=None,

@@ -256,7 +256,8 @@ class _Link:
         while self._settings.heartbeat_events:
             await asyncio.sleep(self._settings.heartbeat)
             state = self._driver.state
-            status = "waiting" if state.wait is not None else "paused" if state.paused else "running"
+            waits = state.wait is not None or (state.resting and not state.paused)
+            status = "waiting" if waits else "paused" if state.paused else "running"
             with suppress(UntildoneError):
                 await self._driver.tell(AgentHeartbeat(iteration_num=state.attempts, status=status))
 
