@@ -140,8 +140,10 @@ class UplinkError(UntildoneError):
 class UplinkDown(UplinkError):
     """The server does not answer, or says that it cannot at the moment: the same may work later."""
 
-    def __init__(self, message: str, *, seldom: bool = False) -> None:
+    def __init__(self, message: str, *, seldom: bool = False, status: int = 0) -> None:
         super().__init__(message)
+        self.status = status
+        """The HTTP status of the answer; 0 if there was none."""
         self.seldom = seldom
         """Somebody has to make room first: that is nothing to ask for every few seconds."""
 
@@ -152,9 +154,17 @@ class UplinkRefused(UplinkError):
     exit_code = 2
 
     def __init__(
-        self, message: str, *, taken: bool = False, too_large: bool = False, behind: int | None = None
+        self,
+        message: str,
+        *,
+        taken: bool = False,
+        too_large: bool = False,
+        behind: int | None = None,
+        status: int = 0,
     ) -> None:
         super().__init__(message)
+        self.status = status
+        """The HTTP status of the answer."""
         self.behind = behind
         """The server's tenure of the run, an earlier one than ours: it has forgotten that the run was taken over."""
         self.too_large = too_large

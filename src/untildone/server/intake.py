@@ -7,9 +7,9 @@ import msgspec
 
 from untildone.core.dataclass import dataclass
 from untildone.core.event import Source
-from untildone.core.wire import NAME, Batch, Receipt
+from untildone.core.wire import NAME, PUBLISHED, Batch, Receipt
 from untildone.errors import UntildoneError
-from untildone.server.archive.port import PUBLISHED, Sender, StoredEvent, published_run
+from untildone.server.archive.port import Sender, StoredEvent, published_run
 from untildone.server.context import Context
 
 MOST_PAYLOAD = 4 << 20
