@@ -23,6 +23,7 @@ UntildoneError                  1  base: never raised itself
 │   ├── UplinkDown              1  does not answer, for now
 │   └── UplinkRefused           2  will not have it: wrong token, or another machine has the run
 ├── ServeError                  1  the server, or its database, cannot work
+│   ├── DatabaseStarting        1  the database is starting up, or refuses connections for now
 │   └── SenderRefused           1  these events are not the sender's to send
 └── NotTheOperator              5  an agent tried to steer its own run
 """
@@ -175,6 +176,10 @@ class UplinkRefused(UplinkError):
 
 class ServeError(UntildoneError):
     """The server cannot work: its database, its address or its settings are in the way."""
+
+
+class DatabaseStarting(ServeError):
+    """The database says that it is starting up, or refuses connections: it may answer soon."""
 
 
 class NoRoom(ServeError):
