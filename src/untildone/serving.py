@@ -24,7 +24,6 @@ from untildone.server.steering import Steering
 from untildone.server.tidying import Tidier
 from untildone.wiring import open_log, system_clock
 
-
 FIRST_REST = 0.1
 LONGEST_REST = 2.0
 """Seconds between two looks whether the database has started."""

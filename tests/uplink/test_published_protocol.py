@@ -57,7 +57,9 @@ async def test_a_server_that_knows_no_batches_gets_single_events(tmp_path: Path,
     await asyncio.to_thread(server.stop)
 
 
-async def test_what_was_taken_is_known_after_a_crash_and_not_sent_again(published: PublishedServer, tmp_path: Path) -> None:
+async def test_what_was_taken_is_known_after_a_crash_and_not_sent_again(
+    published: PublishedServer, tmp_path: Path
+) -> None:
     first = uplink(published.url, tmp_path)
     await first.send(RUN, records(1, 2))
     await first.close()

@@ -131,7 +131,9 @@ def new_place_options(command: F) -> F:
 def _existing_store(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
     if given and not os.path.isdir(config.expanded(given)):  # noqa: PTH112 - pathlib raises for a name that is too long
         usual = config.state_dir(os.environ)
-        raise UsageError(f"--store {one_line(given, 200)} does not exist: give the folder of the runs, or leave it out for {usual}")
+        raise UsageError(
+            f"--store {one_line(given, 200)} does not exist: give the folder of the runs, or leave it out for {usual}"
+        )
     return given
 
 

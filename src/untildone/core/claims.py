@@ -322,9 +322,7 @@ def block_above(lines: list[str], last: int) -> int | None:
 def _yaml_end(lines: list[str], header: int) -> int:
     """The line after the fields below a header such as `RALPH_STATUS:`: indented deeper, or of a known name."""
     end, depth = header + 1, _indentation(lines[header])
-    while end < len(lines) and (
-        _indentation(lines[end]) > depth or lines[end].partition(":")[0].strip() in _FIELDS
-    ):
+    while end < len(lines) and (_indentation(lines[end]) > depth or lines[end].partition(":")[0].strip() in _FIELDS):
         end += 1
     return end
 

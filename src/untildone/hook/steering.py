@@ -70,9 +70,8 @@ def is_program(name: str) -> bool:
 def changed_words(command: "Simple") -> "list[str]":
     """The words through which a command may change something: none of a program that only reads."""
     program, words = command.program, _without_exclusions(command.words[1:])
-    if program in _READERS or (program == "git" and _verb_of_git(words) in _HARMLESS_GIT):
-        return []
-    if program == "sqlite3" and _only_queries(words, command.fed):
+    looks = program in _READERS or (program == "git" and _verb_of_git(words) in _HARMLESS_GIT)
+    if looks or (program == "sqlite3" and _only_queries(words, command.fed)):
         return []
     if program in {"sed", "awk", "gawk"}:  # the program text itself can name a file to write
         return words if command.has("i", "--in-place") else command.operands()[:1]

@@ -282,9 +282,7 @@ class HttpUplink:
             what += "(another name: --sandbox-id, of a worker SANDBOX_ID)"
         if 300 <= status < 400:  # noqa: PLR2004 - all that points elsewhere
             what += ": it points to another address, give that one"
-        raise UplinkRefused(
-            what, taken=told.taken, too_large=status == _TOO_LARGE, behind=told.tenure, status=status
-        )
+        raise UplinkRefused(what, taken=told.taken, too_large=status == _TOO_LARGE, behind=told.tenure, status=status)
 
     def _read(self, content: bytes, type_: type[T]) -> T:
         try:

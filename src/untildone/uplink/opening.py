@@ -115,7 +115,13 @@ def open_line(settings: UplinkSettings, here: Here, *, folder: str) -> Line:
         ids = {**settings.ids, "sandbox_id": sandbox_id}
         dress = Dressing(masking, ids, here.transcript if settings.report_transcript else None)
         return SandboxUplink(
-            settings.server, sandbox_id, settings.token, dress=dress, renewed=renewed, accounts=accounts, tell=here.notice
+            settings.server,
+            sandbox_id,
+            settings.token,
+            dress=dress,
+            renewed=renewed,
+            accounts=accounts,
+            tell=here.notice,
         )
 
     return Line(settings=settings, connect=connect, accounts=accounts, beside=here.beside, notice=here.notice)

@@ -88,7 +88,7 @@ class Accounts:
         _replace(self._path(account.run_id), msgspec.json.encode(account))
 
     def cursor(self, run_id: str) -> PublishedCursor | None:
-        """How far the run has come at a server that speaks the published protocol; None if it reports to no such one."""
+        """How far the run has come at a server that speaks the published protocol; None: there is no such server."""
         return _decoded(self._path(run_id, _CURSOR), PublishedCursor)
 
     def write_cursor(self, run_id: str, cursor: PublishedCursor) -> None:

@@ -195,9 +195,7 @@ class SandboxUplink(HttpUplink):
 
     def _note(self, run_id: str, seq: int) -> None:
         self._cursors[run_id] = seq
-        self._accounts.write_cursor(
-            run_id, PublishedCursor(server=self._base, sandbox_id=self._sandbox_id, seq=seq)
-        )
+        self._accounts.write_cursor(run_id, PublishedCursor(server=self._base, sandbox_id=self._sandbox_id, seq=seq))
 
 
 def _is_json(content: bytes) -> bool:
