@@ -13,15 +13,21 @@ from typing import Any
 
 from e2e.worker_kit import free_port
 
-PUBLISHED_TYPES = (
-    "continuous.started",
-    "iteration.started",
-    "iteration.completed",
-    "iteration.failed",
-    "iteration.completion_signal",
-    "continuous.limit_reached",
-    "continuous.completed",
+_STATE = (
+    "iteration_num successful_iterations error_count extra_iterations total_cost_usd completion_signal_count "
+    "elapsed_seconds last_session_id"
 )
+PUBLISHED_FIELDS = {
+    "continuous.started": "goal limits completion_signal completion_threshold",
+    "iteration.started": f"iteration_num prompt_preview {_STATE}",
+    "iteration.completed": f"iteration_num cost_usd session_id transcript_b64 output_preview {_STATE}",
+    "iteration.failed": "iteration_num error error_type retry_allowed",
+    "iteration.completion_signal": "iteration_num signal_count threshold",
+    "continuous.limit_reached": "limit_type limit_value current_value",
+    "continuous.completed": f"stop_reason {_STATE}",
+}
+"""The payload of each published event."""
+PUBLISHED_TYPES = tuple(PUBLISHED_FIELDS)
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 from e2e.kit import working
 from e2e.test_worker import GATED, at_work, bash, ended, prompts, worker_stage
 from e2e.worker_kit import until
-from published_kit import PUBLISHED_TYPES, PublishedServer
+from published_kit import PUBLISHED_FIELDS, PUBLISHED_TYPES, PublishedServer
 from untildone.core.policy import COMPLETION_SIGNAL
 from untildone.rehearsal.scenario import Reply
 
@@ -52,6 +52,8 @@ def test_a_published_server_gets_every_event_once_in_order_and_its_messages_arri
             assert event["event_data"].items() >= {"task_id": "task-7", "sandbox_id": "published"}.items()
         assert "Use tabs." in "".join(prompts(stage)[1:])
     assert set(PUBLISHED_TYPES) <= set(server.types)
+    for name, fields in PUBLISHED_FIELDS.items():
+        assert [set(fields.split()) - data.keys() for data in of(server, name)] == [set()] * len(of(server, name)), name
     assert server.types[0] == PUBLISHED_TYPES[0]
     assert [end["stop_reason"] for end in of(server, "continuous.completed")] == ["max_runs_reached"]
     assert of(server, "continuous.limit_reached")[0].items() >= {"limit_type": "max_runs", "limit_value": 2}.items()
