@@ -147,7 +147,7 @@ def test_the_published_client_reports_is_heard_and_is_spoken_to(server: Served) 
     assert client.ask("POST", "events", {"source": "agent"})[1]["detail"]
     _, token = server.token("operator")
     operator = PublishedClient(client.url, client.sandbox, token)
-    status, given = operator.ask("POST", "messages", {"content": "Use tabs."})
+    status, given = operator.ask("POST", "messages", {"content": "Use tabs.", "extra": 1})
     assert (status, given["status"], given["sandbox_id"]) == (200, "queued", "client")
     (message,) = client.poll()
     assert (message["id"], message["content"]) == (given["message_id"], "Use tabs.")

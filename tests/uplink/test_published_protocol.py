@@ -123,8 +123,22 @@ async def test_trouble_decides_nothing(tmp_path: Path, status: int, kind: type[E
         ours = uplink(f"http://127.0.0.1:{canned.port}", tmp_path)
         with pytest.raises(kind, match=f"{status}: no"):
             await ours.received(RUN)
+        with pytest.raises(kind, match=f"{status}: no"):
+            await ours.send(RUN, records(1))
         await ours.close()
-    assert len(canned.asked) == 1
+    assert not [body for _, _, body in canned.asked if b'"event_type"' in body and b'"run_id"' not in body]
+
+
+async def test_a_run_that_another_machine_has_is_told_so_although_it_may_not_be_looked_at(tmp_path: Path) -> None:
+    async with Canned(status=401, body=b'{"error": "another machine", "taken": true}').running() as canned:
+        ours = uplink(f"http://127.0.0.1:{canned.port}", tmp_path)
+        with pytest.raises(UplinkRefused):
+            await ours.received(RUN)
+        canned.status = 409
+        with pytest.raises(UplinkRefused) as refused:
+            await ours.send(RUN, [])
+        assert refused.value.taken
+        await ours.close()
 
 
 async def test_a_page_of_somebody_else_takes_no_events(tmp_path: Path) -> None:

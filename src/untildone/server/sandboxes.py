@@ -68,7 +68,7 @@ async def take_messages(request: Request, sandbox_id: SandboxId, _: Worker) -> R
     return json_answer([_queued(one.id, one.content, one.message_type, one.at) for one in taken])
 
 
-class MessageIn(BaseModel, extra="forbid"):
+class MessageIn(BaseModel):
     """Something to say to an agent."""
 
     content: str = Field(min_length=1, max_length=20_000, pattern=r"^[^\x00]*$")

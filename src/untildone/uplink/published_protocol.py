@@ -72,7 +72,10 @@ class SandboxUplink(HttpUplink):
     async def _speaks_published(self, run_id: str) -> bool:
         async with self._asking:
             if self._takes_batches is None:
-                self._takes_batches = await self._knows_batches(run_id)
+                try:
+                    self._takes_batches = await self._knows_batches(run_id)
+                except UplinkRefused:
+                    return False  # nothing is decided: whoever speaks for the run is told why
         return not self._takes_batches
 
     async def _knows_batches(self, run_id: str) -> bool:
