@@ -83,7 +83,8 @@ class SandboxUplink(HttpUplink):
         if self._cursor(run_id):
             return False
         known = self._accounts.read(run_id)
-        if known is not None and known.server == self._base and known.acknowledged:
+        is_this = known is not None and (known.server, known.sandbox_id) == (self._base, self._sandbox_id)
+        if known is not None and is_this and known.acknowledged:
             return True
         if await self._has_receipt("GET", self._run(run_id), self._shown(run_id), _NOT_OURS):
             return True
