@@ -62,7 +62,7 @@ def test_an_index_that_git_cannot_read_tells_nothing(stage: Stage, monkeypatch: 
     index.rmdir()
     os.mkfifo(index)
     monkeypatch.setattr(adopting, "PATIENCE", 0.2)
-    assert untouched(stage, CONTINUATION), "and a pipe keeps nobody waiting"
+    assert untouched(stage, CONTINUATION), "a pipe does not block"
 
 
 def test_a_project_of_a_machine_without_git_tells_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,6 +141,15 @@ async def test_a_run_that_another_machine_has_is_told_so_although_it_may_not_be_
         await ours.close()
 
 
+@pytest.mark.parametrize("body", [b"ok", b"", b"{}", b"[]", b'"received"'])
+async def test_any_answer_with_200_is_an_acknowledgement(tmp_path: Path, body: bytes) -> None:
+    async with Canned(body=body).running() as canned:
+        ours = uplink(f"http://127.0.0.1:{canned.port}", tmp_path)
+        assert (await ours.send(RUN, records(1, 2))).stored == 2
+        await ours.close()
+    assert [b'"event_type"' in sent and b'"run_id"' not in sent for _, _, sent in canned.asked].count(True) == 2
+
+
 async def test_a_page_of_somebody_else_takes_no_events(tmp_path: Path) -> None:
     async with Canned(body=b"<html>log in</html>").running() as canned:
         ours = uplink(f"http://127.0.0.1:{canned.port}", tmp_path)

@@ -75,7 +75,7 @@ class SandboxUplink(HttpUplink):
                 try:
                     self._takes_batches = await self._knows_batches(run_id)
                 except UplinkRefused:
-                    return False  # nothing is decided: whoever speaks for the run is told why
+                    return False  # undecided: the call itself gets the reason
         return not self._takes_batches
 
     async def _knows_batches(self, run_id: str) -> bool:
@@ -110,9 +110,9 @@ class SandboxUplink(HttpUplink):
         try:
             msgspec.json.decode(answer, type=Receipt)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            if _is_json(answer):
+            if not _is_page(answer):
                 return False
-            self._read(answer, Receipt)
+            self._read(answer, Receipt)  # raises
         return True
 
     # --- the published protocol, behind the methods of an uplink ---------------------------------
@@ -138,7 +138,7 @@ class SandboxUplink(HttpUplink):
         if not await self._speaks_published(run_id):
             return await super().orders(run_id, after=after, wait=wait)
         if not self._cursor(run_id):
-            # Messages that are handed out are gone: none is taken before it is certain whom we speak to.
+            # The server forgets messages it hands out: none is fetched before its protocol is certain.
             raise UplinkDown(f"{self.name} has not taken an event yet")
         self._messages = [one for one in self._messages if one.number > after]
         if not self._messages:
@@ -182,7 +182,7 @@ class SandboxUplink(HttpUplink):
 
     def _begin(self, answer: bytes) -> None:
         """The first event was taken: by now it is known for certain what the server speaks."""
-        if not _is_json(answer):
+        if _is_page(answer):
             self._takes_batches = None
             raise UplinkDown(f"{self.name} answered with something else than expected: is it the server of sandboxes?")
         if _event_id(answer).startswith(PUBLISHED):
@@ -202,12 +202,9 @@ class SandboxUplink(HttpUplink):
         self._accounts.write_cursor(run_id, PublishedCursor(server=self._base, sandbox_id=self._sandbox_id, seq=seq))
 
 
-def _is_json(content: bytes) -> bool:
-    try:
-        msgspec.json.decode(content or b"{}")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+def _is_page(content: bytes) -> bool:
+    """Whether a person is meant to read it, as at the login of a network. Servers of events answer as they like."""
+    return content.lstrip().startswith(b"<")
 
 
 def _event_id(content: bytes) -> str:
