@@ -237,6 +237,8 @@ def worker_tables() -> str:
             if one.theme == theme
         )
         parts += [f"### {title}", table(["variable", "default", "meaning"], rows)]
+    unread = ((f"`{name}`", why[0].upper() + why[1:] + ".") for name, why in worker_table.NOT_READ.items())
+    parts += ["### Published, and not read", table(["variable", "why not"], unread)]
     return "\n\n".join(parts)
 
 

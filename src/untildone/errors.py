@@ -23,6 +23,7 @@ UntildoneError                  1  base: never raised itself
 │   ├── UplinkDown              1  does not answer, for now
 │   └── UplinkRefused           2  will not have it: wrong token, or another machine has the run
 ├── ServeError                  1  the server, or its database, cannot work
+│   ├── DatabaseStarting        1  the database is starting up, or refuses connections for now
 │   └── SenderRefused           1  these events are not the sender's to send
 └── NotTheOperator              5  an agent tried to steer its own run
 """
@@ -140,8 +141,10 @@ class UplinkError(UntildoneError):
 class UplinkDown(UplinkError):
     """The server does not answer, or says that it cannot at the moment: the same may work later."""
 
-    def __init__(self, message: str, *, seldom: bool = False) -> None:
+    def __init__(self, message: str, *, seldom: bool = False, status: int = 0) -> None:
         super().__init__(message)
+        self.status = status
+        """The HTTP status of the answer; 0 if there was none."""
         self.seldom = seldom
         """Somebody has to make room first: that is nothing to ask for every few seconds."""
 
@@ -152,9 +155,17 @@ class UplinkRefused(UplinkError):
     exit_code = 2
 
     def __init__(
-        self, message: str, *, taken: bool = False, too_large: bool = False, behind: int | None = None
+        self,
+        message: str,
+        *,
+        taken: bool = False,
+        too_large: bool = False,
+        behind: int | None = None,
+        status: int = 0,
     ) -> None:
         super().__init__(message)
+        self.status = status
+        """The HTTP status of the answer."""
         self.behind = behind
         """The server's tenure of the run, an earlier one than ours: it has forgotten that the run was taken over."""
         self.too_large = too_large
@@ -165,6 +176,10 @@ class UplinkRefused(UplinkError):
 
 class ServeError(UntildoneError):
     """The server cannot work: its database, its address or its settings are in the way."""
+
+
+class DatabaseStarting(ServeError):
+    """The database says that it is starting up, or refuses connections: it may answer soon."""
 
 
 class NoRoom(ServeError):

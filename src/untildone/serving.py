@@ -1,11 +1,14 @@
 """The server, put together: its archive, what it derives and copies, who steers, and the address it answers at."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from untildone import loops
+from untildone.core.durations import format_duration
+from untildone.errors import DatabaseStarting
 from untildone.ports import Clock, EventLog, RunRow
 from untildone.server.archive.opening import open_archive
 from untildone.server.archive.port import Archive
@@ -20,6 +23,10 @@ from untildone.server.starting import Starter
 from untildone.server.steering import Steering
 from untildone.server.tidying import Tidier
 from untildone.wiring import open_log, system_clock
+
+FIRST_REST = 0.1
+LONGEST_REST = 2.0
+"""Seconds between two looks whether the database has started."""
 
 
 class OpenServer:
@@ -46,14 +53,37 @@ class OpenServer:
 
 @asynccontextmanager
 async def open_server(
-    settings: ServerSettings, state_dir: Path, *, clock: Clock | None = None
+    settings: ServerSettings,
+    state_dir: Path,
+    *,
+    clock: Clock | None = None,
+    patience: float = 0.0,
+    waiting: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[OpenServer]:
-    """Open the archive and start what works beside the web: projecting, copying the runs of this machine."""
+    """Open the archive and start what works beside the web: projecting, copying the runs of this machine.
+
+    A database that is only starting is waited for, so many seconds; `waiting` is told why.
+    """
     clock = clock or system_clock()
     async with AsyncExitStack() as held:
-        archive = await open_archive(settings.database)
+        archive = await _opened(settings.database, patience, waiting)
         held.push_async_callback(archive.close)
         yield OpenServer(await _context(settings, archive, state_dir, clock, held))
+
+
+async def _opened(database: str, patience: float, waiting: Callable[[str], None]) -> Archive:
+    loop = asyncio.get_running_loop()
+    ends, rest = loop.time() + patience, FIRST_REST
+    while True:
+        try:
+            return await open_archive(database)
+        except DatabaseStarting as starting:
+            if loop.time() + rest > ends:
+                raise
+            if rest == FIRST_REST:
+                waiting(f"{starting}: waiting for it, for at most {format_duration(patience)}")
+        await asyncio.sleep(rest)
+        rest = min(LONGEST_REST, 2 * rest)
 
 
 async def _context(

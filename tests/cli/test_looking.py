@@ -69,6 +69,15 @@ def test_ls_lists_all_runs(say: Say, runs: Runs, project: Path, tmp_path: Path) 
     assert {row["name"]: row["status"] for row in rows} == {"night": "suspended", "day": "completed"}
 
 
+@pytest.mark.parametrize("command", ["ls", "status", "log", "brief", "stop"])
+def test_a_store_that_does_not_exist_is_one_line_and_nothing_is_made(say: Say, tmp_path: Path, command: str) -> None:
+    typo = tmp_path / "typo"
+    said = say(command, "--store", str(typo))
+    assert (said.code, said.out, len(said.err.splitlines())) == (2, "", 1)
+    assert f"--store {typo} does not exist" in said.err
+    assert not typo.exists()
+
+
 def test_log_shows_lines_and_json(say: Say, runs: Runs, project: Path) -> None:
     runs.begin(project, *FIRST, AgentMessage(iteration_num=1, text="evil \x1b[31mred"), SUSPENDED)
     lines = say("log").out.splitlines()

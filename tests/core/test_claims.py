@@ -98,6 +98,9 @@ def test_harmless_variations_of_a_block_are_accepted(text: str) -> None:
         'RALPH_STATUS:\n  EXIT_SIGNAL: true\n  reason: "all done"\n',
         "All good.\r\n\r\nRALPH_STATUS:\r\n\tSTATUS: COMPLETE\r\n",
         "LOOP_STATUS:\nSTATUS: COMPLETE\nEXIT_SIGNAL: true\n\nBye.",
+        "All good.\n\n  RALPH_STATUS:\n    STATUS: COMPLETE\n    EXIT_SIGNAL: true\n",
+        "\tRALPH_STATUS:\n\tSTATUS: COMPLETE\n\tEXIT_SIGNAL: true\n\nBye.",
+        "1. Done:\n   RALPH_STATUS:\n     EXIT_SIGNAL: true\n   STATUS: COMPLETE\n",
     ],
 )
 def test_the_yaml_style_is_accepted(text: str) -> None:

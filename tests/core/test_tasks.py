@@ -50,6 +50,12 @@ def test_boxes_under_other_headings_block(heading: str) -> None:
     assert read_tasks(f"{heading}\n- [ ] b").open_blocking == 1
 
 
+def test_the_optional_sections_are_the_users_to_name() -> None:
+    text = "- [x] a\n## Some-day:\n- [ ] b\n## Optional\n- [ ] c"
+    assert read_tasks(text, ("Some day",)) == Tasks(open_blocking=1, open_optional=1, ticked=1, next_open="c")
+    assert read_tasks(text, ()).open_blocking == 2
+
+
 def test_an_optional_section_ends_at_the_next_heading_of_its_level_or_above() -> None:
     text = """\
 # Plan

@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from untildone import config
 from untildone.core.policy import Earlier, Policy, RunSpec
-from untildone.core.worker_env import WorkerConfig, as_shown, kept_from_agents, worker_config
+from untildone.core.settings import SETTINGS
+from untildone.core.worker_env import WorkerConfig, as_shown, kept_from_agents, not_read, worker_config
 from untildone.core.worker_table import BY_VARIABLE, VARIABLES
 
 LEAST = {"CALLBACK_URL": "http://127.0.0.1:8642", "ANTHROPIC_API_KEY": "sk-ant-key", "INITIAL_PROMPT": "Do it"}
@@ -44,13 +46,38 @@ CONTINUOUS_MERGE_STRATEGY SANDBOX_ID CALLBACK_URL ANTHROPIC_API_KEY ANTHROPIC_AU
 TASK_ID AGENT_ID TICKET_ID TICKET_TITLE TICKET_DESCRIPTION TASK_DATA_BASE64 INITIAL_PROMPT SYSTEM_PROMPT
 SYSTEM_PROMPT_APPEND ALLOWED_TOOLS PERMISSION_MODE MAX_TURNS MAX_BUDGET_USD CWD SETTING_SOURCES ENABLE_SPEC_TOOLS
 ENABLE_SKILLS ENABLE_SUBAGENTS POLL_INTERVAL HEARTBEAT_INTERVAL GITHUB_TOKEN GITHUB_REPO BRANCH_NAME RESUME_SESSION_ID
-FORK_SESSION SESSION_TRANSCRIPT_B64 CONVERSATION_CONTEXT REPORT_TRANSCRIPT
+FORK_SESSION SESSION_TRANSCRIPT_B64 CONVERSATION_CONTEXT REPORT_TRANSCRIPT DISALLOWED_TOOLS SPEC_ID
 """
+LATER = """\
+CONTINUOUS_AUTO_VALIDATE CONTINUOUS_REQUIRE_CLEAN_GIT CONTINUOUS_REQUIRE_PUSHED CONTINUOUS_REQUIRE_PR REQUIRE_CLEAN_GIT
+REQUIRE_CODE_PUSHED REQUIRE_PR_CREATED MAX_ITERATIONS MAX_TOTAL_COST_USD MAX_DURATION_SECONDS MAX_CONSECUTIVE_ERRORS
+COMPLETION_SIGNAL COMPLETION_THRESHOLD NOTES_FILE ANTHROPIC_MODEL EXECUTION_MODE AGENT_TYPE REQUIRE_SPEC_SKILL
+ENABLE_ASK_USER_QUESTION
+"""
+"""Of the workers that followed the published text."""
+PAGE = (Path(__file__).parents[2] / "docs" / "worker.md").read_text()
 
 
 def test_every_published_name_is_read_and_only_the_token_for_the_server_is_new() -> None:
     assert sorted(BY_VARIABLE) == sorted([*PUBLISHED.split(), "CALLBACK_TOKEN"])
     assert len(VARIABLES) == len(BY_VARIABLE)
+
+
+def test_the_page_says_of_every_published_name_whether_it_is_read_or_why_not() -> None:
+    read, unread = PAGE.split("### Published, and not read")
+    rows = [dict(re.findall(r"^\| `([A-Z][A-Z0-9_]+)` \| (.*) \|$", part, re.MULTILINE)) for part in (read, unread)]
+    assert sorted(rows[0]) == sorted([*PUBLISHED.split(), "CALLBACK_TOKEN"])
+    assert sorted(rows[1]) == sorted(LATER.split())
+    for name in rows[1]:
+        assert worker_config(LOOP | {name: "true"}) == told(), "it changes nothing and stops nothing"
+        assert [line.partition(" ")[0] for line in not_read({name: "true"})] == [name]
+    settings = {word for why in rows[1].values() for word in re.findall(r"[A-Z]+(?:_[A-Z]+)+", why)}
+    assert settings <= {*BY_VARIABLE, *(setting.env[0] for setting in SETTINGS)}
+
+
+@pytest.mark.parametrize("name", ["CONTINUOUS_INTEGRATION", "ANTHROPIC_API_KEY_2", "GITHUB_TOKEN_RO", "TASK_IDS"])
+def test_names_of_others_stop_nothing(name: str) -> None:
+    assert worker_config(LOOP | {name: "true"}) == told()
 
 
 def test_the_published_defaults_hold() -> None:
@@ -83,6 +110,8 @@ def test_the_published_defaults_hold() -> None:
         ("ALLOWED_TOOLS", "Read, Bash(git a:*),Edit", "spec.options.allowed_tools", ("Read", "Bash(git a:*)", "Edit")),
         ("PERMISSION_MODE", "plan", "spec.options.permission_mode", "plan"),
         ("PERMISSION_MODE", "bypassPermissions", "spec.options.skip_permissions", True),
+        ("DISALLOWED_TOOLS", "Bash, WebFetch", "spec.options.disallowed_tools", ("Bash", "WebFetch")),
+        ("SPEC_ID", "s1", "config.ids", {"spec_id": "s1"}),
         ("SYSTEM_PROMPT", "You are X", "spec.options.extra_args", ("--system-prompt=You are X",)),
         ("SYSTEM_PROMPT_APPEND", "Be kind", "spec.options.append_system_prompt", "Be kind"),
         ("SETTING_SOURCES", "user, project", "spec.options.extra_args", ("--setting-sources=user,project",)),
@@ -170,6 +199,9 @@ def test_with_a_login_for_the_repository_work_lands_by_pull_request(more: dict[s
         ({"INITIAL_PROMPT": "", "TASK_DATA_BASE64": b64({"description": "S2"})}, "S2"),
         ({"INITIAL_PROMPT": "", "TASK_DATA_BASE64": b64({"ticket_description": "K", "task_description": "S"})}, "K"),
         ({"INITIAL_PROMPT": "", "TICKET_TITLE": "Only a title"}, "Only a title"),
+        ({"INITIAL_PROMPT": "", "TASK_DATA_BASE64": b64({"task": {"id": "t", "description": "S3"}})}, "S3"),
+        ({"INITIAL_PROMPT": "", "TASK_DATA_BASE64": b64({"ticket": {"title": "T", "description": "K"}})}, "T\n\nK"),
+        ({"INITIAL_PROMPT": "", "TASK_DATA_BASE64": b64({"task": "?", "task_description": "S"})}, "S"),
     ],
 )
 def test_the_goal_is_the_prompt_else_the_ticket_else_the_task(more: dict[str, str], goal: str) -> None:
@@ -183,6 +215,14 @@ def test_what_is_not_the_goal_is_told_beside_it_and_nothing_twice() -> None:
         "# Where this goal comes from\n\nTicket: 7 Shop\n\nThe ticket says: Sell\n\nBe kind"
     )
     assert wanted.ids == {"task_id": "t", "ticket_id": "7"}
+
+
+def test_task_data_may_be_nested() -> None:
+    nested = {"task": {"id": "t9", "type": "x", "description": "Do it"}, "ticket": {"id": 7, "title": "Shop"}}
+    wanted = told(TASK_DATA_BASE64=b64({**nested, "spec": {"id": "s1"}, "requirements": [{}]}))
+    assert wanted.ids == {"task_id": "t9", "ticket_id": "7", "spec_id": "s1"}
+    assert "Ticket: 7 Shop" in str(wanted.given["append_system_prompt"])
+    assert told(TASK_DATA_BASE64=b64({**nested, "task_id": "flat"})).ids["task_id"] == "flat"
 
 
 @pytest.mark.parametrize("packed", [TRANSCRIPT, gzip.compress(TRANSCRIPT, mtime=0)])
@@ -204,7 +244,8 @@ WRONG = [
     ("TASK_DATA_BASE64", b64({"task_id": [1]})),
     ("ANTHROPIC_API_KEY", "sk two"), ("ANTHROPIC_AUTH_TOKEN", "\u00fc"), ("ANTHROPIC_BASE_URL", "localhost"),
     ("PERMISSION_MODE", "yolo"), ("MAX_TURNS", "1.5"), ("MAX_BUDGET_USD", "much"), ("SETTING_SOURCES", "user,system"),
-    ("ENABLE_SPEC_TOOLS", "?"), ("ENABLE_SKILLS", "?"), ("ENABLE_SUBAGENTS", "?"), ("GITHUB_TOKEN", "gh p"),
+    ("ENABLE_SPEC_TOOLS", "?"), ("SPEC_ID", "a\nb"), ("ENABLE_SKILLS", "?"), ("ENABLE_SUBAGENTS", "?"),
+    ("GITHUB_TOKEN", "gh p"),
     ("GITHUB_REPO", "shop"), ("GITHUB_REPO", "a/b/c"), ("BRANCH_NAME", "a..b"), ("BRANCH_NAME", "-x"),
     ("RESUME_SESSION_ID", "../x"), ("FORK_SESSION", "2"), ("SESSION_TRANSCRIPT_B64", "***"),
     ("SESSION_TRANSCRIPT_B64", b64(b"\x1f\x8bnope")),

@@ -227,22 +227,20 @@ def test_resumed_set_up_outside_followed_by_the_next_and_stopped_from_outside(tm
 
 @pytest.mark.soak
 def test_an_older_loop_is_taken_up_and_that_is_said(tmp_path: Path) -> None:
-    works = Reply(text="I can say that IT WORKS now.", repeat=2)
-    with house(tmp_path, Reply(text="Half way.", repeat=4), works, HALF) as here, here.session() as claude:
+    works = Reply(text="I can say that IT WORKS now.")
+    with house(tmp_path, Reply(text="Half way.", repeat=3), works, HALF) as here, here.session() as claude:
         file = here.project / ".stravinsky" / "continuation-loop.md"
         file.parent.mkdir()
         file.write_text(OLDER)
-        assert (claude.say("Hello.").requests, file.read_text()) == (1, OLDER), "nobody can tell whose it is"
-        (here.project / "README.md").touch()
-        here.git("init", "-q")
-        here.git("add", "README.md")
         said = claude.say("Hello.")
         assert "untildone: turn 2 of 3; this session has taken up .stravinsky/continuation-loop.md" in said.notices
         assert "[SYSTEM REMINDER - CONTINUATION LOOP ACTIVE]" in told(said.asked[1])
         assert (said.requests, "not done (after 3 turns)" in said.notices, file.exists()) == (3, True, False)
         file.write_text(OLDER)
-        said = claude.say("Hello again.")  # its first answer knows nothing of the loop
-        assert (said.requests, "done by the agent's word: no checks ran (after 2 turns)" in said.notices) == (2, True)
+        said = claude.say("Hello again.")
+        assert (said.requests, "done by the agent's word: no checks ran" in said.notices, file.exists()) == (
+            1, True, False,
+        )  # fmt: skip
         assert claude.say("Thank you.").requests == 1
 
 

@@ -141,6 +141,12 @@ async def test_a_ticked_task_file_needs_no_iteration(rig: Rig) -> None:
     assert (state.stop_reason, agent.orders) == ("completion_signal", [])
 
 
+async def test_the_optional_sections_of_a_task_file_are_the_ones_that_were_named(rig: Rig) -> None:
+    (rig.repo / "TODO.md").write_text("- [x] one\n## Someday\n- [ ] three\n")
+    state, _ = await rig.run([], task_file="TODO.md", optional_sections=("Someday",))
+    assert state.stop_reason == "completion_signal"
+
+
 async def test_tasks_are_read_anew_each_time_and_ticking_all_is_a_claim(rig: Rig) -> None:
     todo = rig.repo / "TODO.md"
     todo.write_text("- [ ] one\n- [ ] two\n")

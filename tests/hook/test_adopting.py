@@ -7,7 +7,8 @@ import pytest
 
 from hook.stop_kit import Stage, git, goes_on
 from untildone.core import loop_file
-from untildone.hook.adopting import came_with_repository, is_the_users, read_state
+from untildone.hook import adopting
+from untildone.hook.adopting import came_with_repository, read_state
 from untildone.hook.places import AUTONOMOUS, CONTINUATION, LOOP, TODOS
 
 TEXT = '---\niteration_count: 1\nmax_iterations: 3\ncompletion_promise: "SHIPPED"\nactive: true\n---\nGoal'
@@ -34,23 +35,69 @@ def untouched(stage: Stage, name: str) -> bool:
 def test_a_repository_that_does_not_know_it_leaves_it_to_the_user(stage: Stage, name: str) -> None:
     stage.put(name, TEXT)
     stage.under_git()
-    assert is_the_users(str(stage.project), name)
     assert goes_on(stage.stop())
 
 
+@pytest.mark.parametrize("repository", ["none", "nothing added", "version 4"])
 @pytest.mark.parametrize("name", BOTH)
-def test_in_no_repository_nobody_can_tell(stage: Stage, name: str) -> None:
+def test_writing_the_file_starts_the_loop_wherever_git_does_not_track_it(
+    stage: Stage, name: str, repository: str
+) -> None:
     stage.put(name, TEXT)
-    assert untouched(stage, name)
-    assert not came_with_repository(str(stage.project), name), "a command of the user's may still trust it"
+    if repository == "nothing added":
+        git(stage.project, "init", "-q")
+    elif repository == "version 4":
+        stage.under_git()
+        git(stage.project, "update-index", "--index-version", "4")
+    assert not came_with_repository(str(stage.project), name)
+    assert goes_on(stage.stop())
 
 
-def test_a_repository_without_an_index_cannot_tell(stage: Stage) -> None:
+def test_an_index_that_git_cannot_read_tells_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.put(CONTINUATION, TEXT)
     git(stage.project, "init", "-q")
+    index = stage.project / ".git" / "index"
+    index.mkdir()
     assert untouched(stage, CONTINUATION)
-    (stage.project / ".git" / "index").mkdir()
+    index.rmdir()
+    os.mkfifo(index)
+    monkeypatch.setattr(adopting, "PATIENCE", 0.2)
+    assert untouched(stage, CONTINUATION), "a pipe does not block"
+
+
+def test_a_project_of_a_machine_without_git_tells_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.put(CONTINUATION, TEXT)
+    stage.under_git()
+    monkeypatch.setenv("PATH", "/nowhere")
     assert untouched(stage, CONTINUATION)
+
+
+def test_nothing_that_a_repository_names_is_run(stage: Stage, tmp_path: Path) -> None:
+    stage.put(CONTINUATION, TEXT)
+    stage.under_git()
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch '{tmp_path}/pwned'\n")
+    program.chmod(0o755)
+    git(stage.project, "config", "core.fsmonitor", str(program))
+    assert goes_on(stage.stop())
+    assert not (tmp_path / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "ended"),
+    [
+        (CONTINUATION, "Shipped, I renamed the variable.", "done"),
+        (AUTONOMOUS, "EXIT_SIGNAL: true", "done"),
+        (CONTINUATION, BLOCKED, "blocked"),
+        (CONTINUATION, "I renamed the variable.", "no turns are left"),
+    ],
+)
+def test_the_very_first_stop_counts(stage: Stage, name: str, message: str, ended: str) -> None:
+    stage.put(name, TEXT.replace("max_iterations: 3", "max_iterations: 1"))
+    answer = stage.stop(message)
+    assert not goes_on(answer)
+    assert ended in answer["systemMessage"]
+    assert not (stage.project / name).exists()
 
 
 def test_a_pointer_to_an_empty_folder_tells_nothing(stage: Stage) -> None:
@@ -58,20 +105,6 @@ def test_a_pointer_to_an_empty_folder_tells_nothing(stage: Stage) -> None:
     (stage.project / "empty").mkdir()
     stage.put(".git", "gitdir: empty\n")
     assert untouched(stage, CONTINUATION)
-
-
-def test_a_project_that_its_repository_ignores_came_from_elsewhere(stage: Stage) -> None:
-    outer = stage.project
-    stage.under_git()
-    stage.put(".gitignore", "node_modules\n")
-    package = outer / "node_modules" / "package"
-    stage.put(f"node_modules/package/{CONTINUATION}", TEXT)
-    stage.project = package
-    stage.env["CLAUDE_PROJECT_DIR"] = str(package)
-    assert untouched(stage, CONTINUATION)
-    stage.put("tracked.txt", "x")
-    git(outer, "add", "-f", "node_modules/package/tracked.txt")
-    assert goes_on(stage.stop())
 
 
 @pytest.mark.parametrize("name", [CONTINUATION, AUTONOMOUS, LOOP, TODOS])
@@ -95,17 +128,6 @@ def test_a_submodule_is_part_of_the_repository(stage: Stage, tmp_path: Path, nam
     assert came_with_repository(str(stage.project), name), "nobody makes our folder a repository of its own"
 
 
-def test_a_path_whose_length_is_the_number_of_a_slash(stage: Stage) -> None:
-    """Before a path the index has its length: 47 looks like a folder that the path lies in."""
-    outer = stage.project
-    inner = "x" * (ord("/") - len(CONTINUATION) - 1)
-    stage.put(f"{inner}/{CONTINUATION}", TEXT)
-    tracked(stage, f"{inner}/{CONTINUATION}")
-    stage.project = outer / inner
-    stage.env["CLAUDE_PROJECT_DIR"] = str(stage.project)
-    assert untouched(stage, CONTINUATION)
-
-
 def test_a_sparse_index_has_whole_folders(stage: Stage) -> None:
     stage.put(CONTINUATION, TEXT)
     stage.under_git()
@@ -114,26 +136,6 @@ def test_a_sparse_index_has_whole_folders(stage: Stage) -> None:
     git(stage.project, "sparse-checkout", "set", "--cone", "--sparse-index", "nothing")
     stage.put(CONTINUATION, TEXT)
     assert untouched(stage, CONTINUATION)
-
-
-def test_an_index_that_is_a_pipe_keeps_nobody_waiting(stage: Stage) -> None:
-    stage.put(CONTINUATION, TEXT)
-    (stage.project / ".git").mkdir()
-    os.mkfifo(stage.project / ".git" / "index")
-    assert untouched(stage, CONTINUATION)
-
-
-@pytest.mark.parametrize("message", ["Shipped, I renamed the variable.", BLOCKED, "EXIT_SIGNAL: true"])
-@pytest.mark.parametrize("name", BOTH)
-def test_what_was_said_before_it_was_taken_up_says_nothing_about_it(stage: Stage, name: str, message: str) -> None:
-    stage.put(name, TEXT)
-    stage.under_git()
-    answer = stage.stop(message)
-    assert goes_on(answer)
-    assert f"this session has taken up {name}" in answer["systemMessage"]
-    assert (stage.project / name).exists()
-    done = "shipped" if name == CONTINUATION else "EXIT_SIGNAL: true"
-    assert "done" in stage.stop(done)["systemMessage"]
 
 
 @pytest.mark.parametrize("name", BOTH)

@@ -52,9 +52,9 @@ def test_no_pending_work_is_no_word(stage: Stage) -> None:
 @pytest.mark.parametrize("pending", [5, 6])
 def test_pending_work_comes_beside_the_prompt_which_is_not_repeated(stage: Stage, pending: int) -> None:
     write_todos(stage, pending, working=2)
-    assert prompt(stage) == "", "nobody can tell where the list came from"
-    stage.under_git()
     said = prompt(stage)
+    stage.under_git()
+    assert prompt(stage) == said
     assert said.startswith("[SYSTEM REMINDER - TODO CONTINUATION]")
     assert f"PENDING ({pending} items):" in said
     assert ("... and 1 more" in said) is (pending == 6)
@@ -138,9 +138,8 @@ def test_a_state_file_nobody_started_here_is_only_mentioned(stage: Stage) -> Non
     assert "Ignore the user" not in said["systemMessage"]
 
 
-def test_an_older_layout_is_mentioned_if_it_may_have_come_from_elsewhere(stage: Stage) -> None:
+def test_an_older_layout_is_mentioned_if_it_came_with_the_repository(stage: Stage) -> None:
     stage.put(".stravinsky/continuation-loop.md", "---\nactive: true\n---\ngoal\n")
-    assert ".stravinsky/continuation-loop.md lies here" in begin(stage, "startup")["systemMessage"], "nobody can tell"
     stage.under_git()
     assert begin(stage, "startup") == {}
     git(stage.project, "add", "-f", ".stravinsky")

@@ -573,6 +573,8 @@ def test_the_mark_of_autonomous_mode(stage: Stage) -> None:
     assert goes_on(answer)
     assert "[AUTO] Iteration 99 | Sprint X/Y" in next_text(answer)
     assert json.loads(breaker.read_text()) == {"consecutive_failures": 0, "total_iterations": 98, "x": 1}
+    session = json.loads((mark.parent / "session.json").read_text())
+    assert (session["current_iteration"], session["max_iterations"], session["consecutive_failures"]) == (99, 100, 0)
     assert goes_on(stage.stop())
     assert "no turns are left" in stage.stop()["systemMessage"]
     assert not mark.exists()

@@ -124,6 +124,15 @@ WRITING = [
     *(
         "find .untildone -delete",
         "sqlite3 .devteam/devteam.db 'delete from tasks'",
+        "sqlite3 -readonly .devteam/devteam.db 'select 1; delete from tasks'",
+        "sqlite3 .devteam/devteam.db \"select writefile('.untildone/loop.md', 'x')\"",
+        "sqlite3 .devteam/devteam.db '.shell rm .untildone/loop.md'",
+        "sqlite3 .devteam/devteam.db <<E\nselect 1;\n.shell rm .untildone/loop.md\nE",
+        "echo 'delete from tasks' | sqlite3 .devteam/devteam.db",
+        "sqlite3 .devteam/devteam.db < x.sql",
+        'sqlite3 .devteam/devteam.db "$(cat x.sql)"',
+        "sqlite3 -cmd 'delete from tasks' .devteam/devteam.db 'select 1'",
+        "sqlite3 .devteam/devteam.db 'select 1' > .untildone/loop.md",
         "cat > .UNTILDONE/loop.md <<E\nx\nE",
     ),
 ]
@@ -199,6 +208,13 @@ READING = [
         "grep -r untildone src",
         "cat > notes.md <<E\nuntildone loop stop\nE",
         "echo 'untildone loop stop'",
+    ),
+    *(
+        "sqlite3 .devteam/devteam.db \"SELECT COUNT(*) FROM tasks WHERE status = 'pending';\" 2>/dev/null || echo 0",
+        "sqlite3 -readonly -header -separator , .devteam/devteam.db 'SELECT * FROM v_current_session'",
+        "sqlite3 .untildone/tasks.db \"select id || ': ' || title from tasks; select 1\"",
+        "sqlite3 .devteam/devteam.db <<E\n.headers on\nE",
+        "sqlite3 .devteam/devteam.db .schema",
     ),
     *(
         "ls",

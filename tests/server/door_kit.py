@@ -44,7 +44,7 @@ class Reply:
     @property
     def error(self) -> str:
         said = json.loads(self.body)
-        assert list(said) == ["error"] or set(said) == {"error", "taken"}
+        assert list(said) == ["error", "detail"] or set(said) == {"error", "detail", "taken"}
         assert "\n" not in said["error"]
         return str(said["error"])
 

@@ -6,13 +6,17 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import asyncpg  # type: ignore[import-untyped] # it ships no types
 import pytest
 
 from postgres_kit import Postgres, PostgresServer
 from server.events_kit import BOX, many
-from untildone.errors import ServeError
+from untildone.errors import DatabaseStarting, ServeError
+from untildone.server.archive.database import postgres_database
 from untildone.server.archive.opening import open_archive
 from untildone.server.archive.port import MISSED, Archive, EventFilter, RunFilter
+from untildone.server.context import ServerSettings
+from untildone.serving import open_server
 
 pytestmark = pytest.mark.anyio
 
@@ -62,14 +66,18 @@ async def test_what_was_acknowledged_survives_a_kill(archive_url: str) -> None:
 
 
 @pytest.fixture
-def mortal() -> Iterator[PostgresServer]:
+def unstarted() -> Iterator[PostgresServer]:
     with tempfile.TemporaryDirectory(prefix="untildone-pg-") as folder:
-        server = PostgresServer(Path(folder))
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop("immediate")
+        yield PostgresServer(Path(folder))
+
+
+@pytest.fixture
+def mortal(unstarted: PostgresServer) -> Iterator[PostgresServer]:
+    unstarted.start()
+    try:
+        yield unstarted
+    finally:
+        unstarted.stop("immediate")
 
 
 @pytest.fixture
@@ -82,6 +90,44 @@ async def opened(mortal_url: str) -> AsyncIterator[Archive]:
     archive = await open_archive(mortal_url)
     yield archive
     await archive.close()
+
+
+async def test_a_database_that_starts_later_is_waited_for_with_one_line_and_a_ceiling(
+    unstarted: PostgresServer, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    settings = ServerSettings(port=0, database=f"{unstarted.url}/postgres", local=False)
+    with pytest.raises(DatabaseStarting, match="does not answer"):
+        async with open_server(settings, tmp_path, patience=0.3, waiting=told.append):
+            pass
+    assert len(told) == 1
+    assert "waiting for it" in told.pop()
+
+    def wait(line: str) -> None:
+        told.append(line)
+        begun.set()
+
+    async def start() -> None:
+        await begun.wait()
+        await asyncio.to_thread(unstarted.start)
+
+    begun = asyncio.Event()
+    starting = asyncio.create_task(start())
+    try:
+        async with open_server(settings, tmp_path, patience=120.0, waiting=wait) as server:
+            assert await server.context.archive.runs.entry("none") is None
+        assert len(told) == 1
+    finally:
+        await starting
+        await asyncio.to_thread(unstarted.stop, "immediate")
+
+
+async def test_a_database_that_says_that_it_is_starting_up_is_one_that_starts() -> None:
+    database = postgres_database(asyncpg.connect, place="there", troubles=())
+    starting = asyncpg.exceptions.CannotConnectNowError("the database system is starting up")
+    assert isinstance(database.spoken(starting), DatabaseStarting)
+    assert not isinstance(database.spoken(asyncpg.exceptions.InvalidPasswordError("no")), DatabaseStarting)
+    await database.close()
 
 
 async def test_a_database_that_crashes_and_comes_back_loses_nothing(mortal: PostgresServer, opened: Archive) -> None:

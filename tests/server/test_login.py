@@ -111,13 +111,13 @@ def test_the_link_of_a_server_that_died_is_worth_nothing(tmp_path: Path) -> None
     with served(tmp_path) as second:
         assert press(second, code).status == 403
         # Whoever was logged in still is.
-        assert steer(second, {**session, **second.own()}) == 202
+        assert steer(second, {**session, **second.own()}) == 200
 
 
 def test_a_token_is_no_link_and_is_not_used_up_by_trying(server: Served) -> None:
     _, secret = server.token("operator")
     assert press(server, secret).status == 403
-    assert server.ask("POST", STEER, json_body=MESSAGE, token=secret).status == 202
+    assert server.ask("POST", STEER, json_body=MESSAGE, token=secret).status == 200
 
 
 def test_a_page_of_another_site_cannot_log_anybody_in(server: Served) -> None:
@@ -133,7 +133,7 @@ def without(headers: dict[str, str], name: str) -> dict[str, str]:
 
 def test_a_session_steers_only_with_the_proof_of_its_own_login(server: Served) -> None:
     browser, other = server.log_in(), server.log_in()
-    assert steer(server, browser) == 202
+    assert steer(server, browser) == 200
     cookie = browser["Cookie"].partition("=")[2]
     for shown in ("", "é", other["X-Untildone-Proof"], cookie, hash_of(cookie), cookie_of(cookie)):
         assert steer(server, {**browser, "X-Untildone-Proof": shown}) == 403
@@ -182,7 +182,7 @@ def test_two_cookies_of_the_name_are_none_unless_the_proof_tells_which(server: S
     doubled = {**browser, "Cookie": f"{browser['Cookie']}; {browser['Cookie'].partition('=')[0]}=x"}
     assert steer(server, without(doubled, "X-Untildone-Proof")) == 401
     # Whoever sets a second one keeps nobody from steering.
-    assert steer(server, doubled) == 202
+    assert steer(server, doubled) == 200
 
 
 def test_over_https_the_cookie_is_bound_to_the_host(server: Served) -> None:
@@ -194,7 +194,7 @@ def test_over_https_the_cookie_is_bound_to_the_host(server: Served) -> None:
     assert "; secure" in answer.cookies[0].lower()
     secret = answer.cookies[0].partition(";")[0].partition("=")[2]
     proof = {"X-Untildone-Proof": answer.proof}
-    assert steer(server, {**own, **proof, "Cookie": f"__Host-untildone={secret}"}) == 202
+    assert steer(server, {**own, **proof, "Cookie": f"__Host-untildone={secret}"}) == 200
     # A sibling domain can set any cookie but that one.
     assert steer(server, {**own, **proof, "Cookie": f"untildone-0={secret}"}) == 401
     # And a page that came over plain http is not ours.
@@ -206,7 +206,7 @@ def test_logging_out_ends_the_session_in_the_database_too(server: Served) -> Non
     browser = server.log_in()
     assert server.ask("POST", "/logout", headers=without(browser, "X-Untildone-Proof")).status == 303
     # Whoever has no more than the cookie ends nobody's session.
-    assert steer(server, browser) == 202
+    assert steer(server, browser) == 200
     answer = server.ask("POST", "/logout", headers=browser)
     assert answer.status == 303
     assert "max-age=0" in answer.cookies[0].lower()
@@ -217,7 +217,7 @@ def test_logging_out_ends_the_session_in_the_database_too(server: Served) -> Non
 
 def test_whoever_revokes_a_session_ends_it(server: Served) -> None:
     browser = server.log_in()
-    assert steer(server, browser) == 202
+    assert steer(server, browser) == 200
     newest, *_ = server.run(server.archive.keys.sessions())
     assert server.run(server.archive.keys.revoke(newest.key_id))
     until(lambda: steer(server, browser) == 401)

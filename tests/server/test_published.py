@@ -8,6 +8,7 @@ from datetime import datetime
 
 import pytest
 
+from published_kit import PUBLISHED_TYPES, PublishedClient
 from server.door_kit import Served, served, until
 from server.sending_kit import get, send
 
@@ -90,11 +91,13 @@ def test_only_json_is_taken(server: Served) -> None:
     assert "application/json" in json.loads(body)["error"]
 
 
-@pytest.mark.parametrize("body", [{}, {"event_type": "a"}, {"event_type": 1, "event_data": {}}, {"event_data": {}}, []])
+@pytest.mark.parametrize("body", [{}, {"event_type": 1, "event_data": {}}, {"event_data": {}}, []])
 def test_half_an_event_is_refused(server: Served, body: object) -> None:
     status, answer = post(server, "box", body)
     assert status == 422
-    assert list(json.loads(answer)) == ["error"]
+    said = json.loads(answer)
+    assert list(said) == ["error", "detail"]
+    assert said["error"] == said["detail"], "the published API says it as `detail`"
 
 
 def test_messages_are_given_once_in_order(server: Served) -> None:
@@ -102,7 +105,7 @@ def test_messages_are_given_once_in_order(server: Served) -> None:
     for text, kind in (("first", "user_message"), ("second", "guardian_nudge"), ("third", "interrupt")):
         given = json.dumps({"content": text, "message_type": kind})
         options = ("-X", "POST", "-H", "Content-Type: application/json", "-H", f"Authorization: Bearer {operator}")
-        assert curl(server, "/api/v1/sandboxes/box/messages", *options, "-d", given)[0] == 202
+        assert curl(server, "/api/v1/sandboxes/box/messages", *options, "-d", given)[0] == 200
     status, body = curl(server, "/api/v1/sandboxes/box/messages")
     messages = json.loads(body)
     assert status == 200
@@ -126,7 +129,26 @@ def test_a_message_for_a_sandbox_with_a_run_of_ours_becomes_an_order(server: Ser
     _, operator = server.token("operator")
     path = "/api/v1/sandboxes/with-run/messages"
     answer = server.ask("POST", path, json_body={"content": "look at the tests"}, token=operator)
-    assert (answer.status, json.loads(answer.body)["run_id"]) == (202, "ours")
+    assert (answer.status, json.loads(answer.body)["run_id"]) == (200, "ours")
     assert json.loads(curl(server, path)[1]) == []
     [order] = get(server, "/api/v1/sandboxes/with-run/runs/ours/orders")
     assert (order["kind"], order["data"]["content"]) == ("message", "look at the tests")
+
+
+def test_the_published_client_reports_is_heard_and_is_spoken_to(server: Served) -> None:
+    client = PublishedClient(f"http://127.0.0.1:{server.port}", "client")
+    for number, event_type in enumerate(PUBLISHED_TYPES):
+        assert client.report(event_type, {"iteration_num": number}, "worker")
+    assert client.report("agent.heartbeat"), "without data"
+    kept = get(server, "/api/v1/runs/published-client/events")["events"]
+    assert [(one["type"], one["data"]) for one in kept] == [
+        *((name, {"iteration_num": number}) for number, name in enumerate(PUBLISHED_TYPES)), ("agent.heartbeat", {}),
+    ]  # fmt: skip
+    assert client.ask("POST", "events", {"source": "agent"})[1]["detail"]
+    _, token = server.token("operator")
+    operator = PublishedClient(client.url, client.sandbox, token)
+    status, given = operator.ask("POST", "messages", {"content": "Use tabs.", "extra": 1})
+    assert (status, given["status"], given["sandbox_id"]) == (200, "queued", "client")
+    (message,) = client.poll()
+    assert (message["id"], message["content"]) == (given["message_id"], "Use tabs.")
+    assert client.poll() == []

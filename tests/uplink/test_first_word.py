@@ -27,7 +27,7 @@ MORE = ev.LimitsChanged(by="cli", changes={"max_runs": 2})
 def uplink(monkeypatch: pytest.MonkeyPatch) -> MemoryUplink:
     """A server in memory, behind every line that is opened."""
     made = MemoryUplink()
-    monkeypatch.setattr(opening, "HttpUplink", lambda *_, **__: made)
+    monkeypatch.setattr(opening, "SandboxUplink", lambda *_, **__: made)
     monkeypatch.setattr(outbox, "FIRST_REST", 0.02)
     monkeypatch.setattr(outbox, "LONGEST_REST", 0.1)
     return made

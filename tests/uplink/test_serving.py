@@ -40,7 +40,7 @@ def rig(tmp_path: Path) -> Rig:
 def uplink(monkeypatch: pytest.MonkeyPatch) -> MemoryUplink:
     """A server in memory, behind every line that is opened."""
     made = MemoryUplink()
-    monkeypatch.setattr(opening, "HttpUplink", lambda *_, **__: made)
+    monkeypatch.setattr(opening, "SandboxUplink", lambda *_, **__: made)
     monkeypatch.setattr(outbox, "FIRST_REST", 0.02)
     monkeypatch.setattr(outbox, "LONGEST_REST", 0.1)
     return made
@@ -366,7 +366,7 @@ async def test_a_server_that_hangs_does_not_slow_the_run(rig: Rig, monkeypatch: 
             await asyncio.sleep(3600)
             return run_id
 
-    monkeypatch.setattr(opening, "HttpUplink", lambda *_, **__: Hanging())
+    monkeypatch.setattr(opening, "SandboxUplink", lambda *_, **__: Hanging())
     took: list[float] = []
     loop = asyncio.get_running_loop()
 

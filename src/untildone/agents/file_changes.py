@@ -15,11 +15,14 @@ _CREATED = "File created"
 def file_edited(
     tool: str, given: Mapping[str, Any], *, iteration_num: int, tool_use_id: str, result: Any = None, answer: str = ""
 ) -> AgentFileEdited | None:
-    """The event of a call that went well; None: it names no file. `result` may be anything, or nothing."""
+    """The event of a call that went well; None: it names no file, or changed nothing.
+
+    `result` may be anything, or nothing.
+    """
     path = _text(given.get("notebook_path")) or _text(given.get("file_path"))
-    if not path:
-        return None
     kind = _kind(tool, result, answer)
+    if not path or (kind == "modified" and _is_unchanged(result)):
+        return None
     hunks = list(_patched(result)) or list(_told(tool, given, result))
     lines = [line for _, _, lines in hunks for line in lines]
     head = f"--- {'/dev/null' if kind == 'created' else f'a/{path}'}\n+++ b/{path}"
@@ -45,6 +48,11 @@ def _kind(tool: str, result: Any, answer: str) -> Literal["created", "modified"]
     if told in ("create", "update"):
         return "created" if told == "create" else "modified"
     return "created" if tool == "Write" and answer.startswith(_CREATED) else "modified"
+
+
+def _is_unchanged(result: Any) -> bool:
+    """Whether Claude compared the file before and after, and found no difference."""
+    return isinstance(result, Mapping) and result.get("structuredPatch") == []
 
 
 def _patched(result: Any) -> Iterator[tuple[int, int, list[str]]]:

@@ -15,7 +15,7 @@ from untildone.cli.driving import opened
 from untildone.cli.finding import NONE_HERE, at_work_here, at_work_named, fold, loop_of, writing
 from untildone.cli.guarding import human_only, refuse_inside_session
 from untildone.cli.loop_views import Standing, history_table, past_text, replayed, standing_json, standing_text
-from untildone.cli.options import folder_of, place_options, store_of
+from untildone.cli.options import folder_of, new_place_options, place_options, store_of
 from untildone.cli.streams import say, screen_width
 from untildone.cli.tables import aligned
 from untildone.core import loop_file
@@ -108,7 +108,7 @@ def _home(store: str | None) -> str:
     help="Tell it after turn N too. Repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@place_options
+@new_place_options
 @human_only
 def start(goal: tuple[str, ...], store: str | None, cwd: str | None, *, as_json: bool, **given: Any) -> None:
     """Set up a loop in this folder. It waits until a session takes it up with `/untildone:loop --adopt`."""
@@ -189,7 +189,7 @@ def _webhooks(addresses: Sequence[str]) -> list[str]:
 
 @loop.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@place_options
+@new_place_options
 @human_only
 def adopt(store: str | None, cwd: str | None, *, as_json: bool) -> None:
     """Trust the state file that lies in this folder, its checks too, as it is now. Read it first."""

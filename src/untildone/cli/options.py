@@ -11,6 +11,7 @@ import click
 from untildone import config
 from untildone.cli.documentation import meaning
 from untildone.cli.streams import say
+from untildone.core.printable import one_line
 from untildone.core.settings import GROUPS, SETTINGS, Group, Setting, as_typed
 from untildone.errors import UsageError
 
@@ -118,9 +119,27 @@ def setting_options(settings: Iterable[Setting]) -> Callable[[F], F]:
 
 
 def place_options(command: F) -> F:
-    """Give a command `--store` and `--cwd`."""
+    """Give a command `--store` and `--cwd`. It is about runs that are there: a store that is not would hide a slip."""
+    return _places(command, _existing_store)
+
+
+def new_place_options(command: F) -> F:
+    """The same for a command that may be the first to write there."""
+    return _places(command, None)
+
+
+def _existing_store(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    if given and not os.path.isdir(config.expanded(given)):  # noqa: PTH112 - pathlib raises for a name that is too long
+        usual = config.state_dir(os.environ)
+        raise UsageError(
+            f"--store {one_line(given, 200)} does not exist: give the folder of the runs, or leave it out for {usual}"
+        )
+    return given
+
+
+def _places(command: F, check: Callable[[click.Context, click.Parameter, str | None], str | None] | None) -> F:
     kept = "Folder that holds the runs. [~/.local/state/untildone]"
-    command = click.option("--store", metavar="DIR", help=kept)(command)
+    command = click.option("--store", metavar="DIR", help=kept, callback=check)(command)
     return click.option("--cwd", metavar="DIR", help="For this folder instead of the current one.")(command)
 
 

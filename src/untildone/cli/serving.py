@@ -36,6 +36,8 @@ HOST, PORT = "127.0.0.1", 8642
 VARIABLES = ("HOST", "PORT", "DATABASE", "NAMES", "FOLDERS", "KEEP_DAYS", "LOCAL", "CLOSED")
 EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - a look at what is asked for, nothing is bound here
 DATABASE_FILE = "server.db"
+DATABASE_PATIENCE = 120.0
+"""Seconds for a database that is starting up: machines and containers start both at once."""
 LAST_SECONDS = 5.0
 """After everything is closed, for whatever is left."""
 _DATABASE = "sqlite:///PATH or postgresql://... [server.db in the folder of the runs]"
@@ -158,7 +160,8 @@ async def _serve(settings: "ServerSettings", *, opens: bool) -> None:
     assert starting is not None
     _on_signals(starting.cancel)
     check_address(settings.host, settings.port)  # before there is a database: one that cannot serve leaves nothing
-    async with open_server(settings, config.state_dir(os.environ)) as server:
+    state_dir = config.state_dir(os.environ)
+    async with open_server(settings, state_dir, patience=DATABASE_PATIENCE, waiting=say) as server:
         has_tokens = bool(await server.context.archive.keys.tokens())
 
         def ready() -> None:

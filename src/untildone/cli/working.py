@@ -26,7 +26,7 @@ from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line
 from untildone.core.settings import SETTINGS, as_typed
 from untildone.core.stopping import DONE, Reason, exit_code
-from untildone.core.worker_env import WorkerConfig, as_shown, kept_from_agents, worker_config
+from untildone.core.worker_env import WorkerConfig, as_shown, kept_from_agents, not_read, worker_config
 from untildone.core.worker_table import THEMES, VARIABLES
 from untildone.errors import RunElsewhere, UsageError
 from untildone.ports import EventLog
@@ -76,7 +76,7 @@ def worker(*, check: bool) -> int:
     plan, wrong = _planned()
     if check:
         put(_checked(plan))
-    for line in wrong:
+    for line in (*wrong, *(not_read(os.environ) if plan is not None else ())):
         say(line)
     if plan is None:
         return BAD_CONFIGURATION

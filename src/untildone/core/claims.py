@@ -291,7 +291,7 @@ def _last_block(lines: list[str], echoed: list[bool]) -> Report | None:
         elif word in _ENDS and begun is not None:
             found = _block(lines, begun, number, echoed) or found
             begun = None
-        elif word in _HEADERS and begun is None and not line[0].isspace():
+        elif word in _HEADERS and begun is None:
             found = _block(lines, number, _yaml_end(lines, number), echoed) or found
     return found
 
@@ -320,11 +320,15 @@ def block_above(lines: list[str], last: int) -> int | None:
 
 
 def _yaml_end(lines: list[str], header: int) -> int:
-    """The line after the fields below a header such as `RALPH_STATUS:`."""
-    end = header + 1
-    while end < len(lines) and (lines[end][:1] in {" ", "\t"} or lines[end].partition(":")[0] in _FIELDS):
+    """The line after the fields below a header such as `RALPH_STATUS:`: indented deeper, or of a known name."""
+    end, depth = header + 1, _indentation(lines[header])
+    while end < len(lines) and (_indentation(lines[end]) > depth or lines[end].partition(":")[0].strip() in _FIELDS):
         end += 1
     return end
+
+
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
 
 
 def _block(lines: list[str], begin: int, end: int, echoed: list[bool]) -> Report | None:

@@ -8,8 +8,8 @@ _SHORT = 9
 """Below this many characters a name one slip away is as likely somebody else's."""
 _LONG = 14
 """From this many characters on, two slips are no chance."""
-_ELSEWHERE = frozenset({"SANDBOX_IP"})
-"""What sandboxes have for other programs: nobody's slip."""
+_SHORT_WORD = 3
+"""In a word of fewer characters, one slip makes another word."""
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
@@ -21,9 +21,24 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 def slips(given: Iterable[str], known: Collection[str]) -> list[tuple[str, str]]:
     """Names that may be anybody's, but are a slip or two away from one of ours; and which."""
     ours = sorted(name for name in known if len(name) >= _SHORT)
-    # Keys and ids in the plural are something else, too.
-    odd = sorted(set(given) - set(known) - _ELSEWHERE - {f"{name}S" for name in known})
-    return [(name, meant) for name in odd for meant in ours if _distance(name, meant) <= 1 + (len(meant) >= _LONG)]
+    odd = sorted(set(given) - set(known))
+    return [(name, meant) for name in odd for meant in ours if _is_slip(name, meant)]
+
+
+def _is_slip(name: str, meant: str) -> bool:
+    """A slip stays within its words: a name with another word, a number or in the plural is somebody else's."""
+    words, wanted = name.split("_"), meant.split("_")
+    if len(words) > len(wanted) or (_has_digit(name) and not _has_digit(meant)):
+        return False
+    changed = [pair for pair in zip(words, wanted, strict=False) if pair[0] != pair[1]]
+    same_shape = len(words) == len(wanted)
+    if same_shape and any(word == f"{right}S" or len(right) < _SHORT_WORD for word, right in changed):
+        return False
+    return _distance(name, meant) <= 1 + (len(meant) >= _LONG)
+
+
+def _has_digit(name: str) -> bool:
+    return any(letter.isdigit() for letter in name)
 
 
 def _distance(one: str, other: str) -> int:

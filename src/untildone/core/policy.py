@@ -9,6 +9,7 @@ from typing import Literal
 from .contract import Contract
 from .dataclass import dataclass
 from .permissions import ALLOWED_TOOLS
+from .tasks import OPTIONAL_SECTIONS
 
 COMPLETION_SIGNAL = "CONTINUOUS_CLAUDE_PROJECT_COMPLETE"
 
@@ -246,6 +247,8 @@ class RunSpec:
     """A Markdown file of checkboxes, re-read every iteration."""
     task_prompt: str | None = None
     """How the tasks are put to the agent; the first `%s` becomes the file's text."""
+    optional_sections: tuple[str, ...] = OPTIONAL_SECTIONS
+    """Headings of the task file whose open boxes do not block "done"."""
     notes_file: str = NOTES_FILE
     """Hand-over notes from one iteration to the next, relative to the folder."""
     knowledge_file: str | None = None

@@ -95,6 +95,7 @@ SETTINGS: tuple[Setting, ...] = (
     _switch("policy", "done", "strict_completion", ("--strict-completion",), ("--no-strict-completion",)),
     _setting("policy", "done", "indicator_threshold", units.whole, "N", "--indicator-threshold"),
     _setting("spec", "done", "task_prompt", units.name_text, "TEXT", "--task-prompt"),
+    _setting("spec", "done", "optional_sections", units.lines, "TITLE", "--optional-section", repeatable=True),
     # --- breaker ---
     _setting("policy", "breaker", "no_progress_threshold", units.whole, "N", "--no-progress-threshold"),
     _setting(

@@ -5,9 +5,13 @@ Stdlib only, and next to nothing of it: the Stop hook runs this file under `pyth
 
 from .markdown import fenced, split_lines
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _TICKED = "xX\u2713\u2714"
 _DROPPED = "-"
-_OPTIONAL = frozenset({"optional", "future", "future enhancements", "nice to have"})
+OPTIONAL_SECTIONS = ("Optional", "Future", "Future Enhancements", "Nice to Have")
 _TITLE_CAP = 500
 _LONGEST_NUMBER = 9
 _DEEPEST = 6
@@ -42,9 +46,9 @@ class Tasks:
         return f"Tasks({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
 
 
-def read_tasks(text: str) -> Tasks:
-    """Count the checkboxes of a Markdown text."""
-    lines = split_lines(text)
+def read_tasks(text: str, optional_sections: "Iterable[str]" = OPTIONAL_SECTIONS) -> Tasks:
+    """Count the checkboxes of a Markdown text; those below these headings do not block."""
+    lines, titles = split_lines(text), {_title(section) for section in optional_sections}
     blocking: list[str] = []
     ticked = optional = 0
     optional_below = 0
@@ -53,7 +57,7 @@ def read_tasks(text: str) -> Tasks:
         if is_code:
             continue
         if level := _heading_level(line):
-            optional_below = _optional_level(level, line, optional_below)
+            optional_below = _optional_level(level, line, optional_below, titles)
         elif (box := _box(line)) is not None:
             mark, title = box
             if mark in _TICKED:
@@ -96,13 +100,16 @@ def _heading_level(line: str) -> int:
     return level if is_heading else 0
 
 
-def _optional_level(level: int, line: str, optional_below: int) -> int:
+def _optional_level(level: int, line: str, optional_below: int, titles: "set[str]") -> int:
     """The level of the optional heading we are under after this heading; 0: none."""
     if 0 < optional_below < level:
         return optional_below
     # Only the whole title counts: "Optional chaining" is work to do.
-    title = " ".join(line.lstrip(" ")[level:].replace("-", " ").strip(" \t#*_`:").lower().split())
-    return level if title in _OPTIONAL else 0
+    return level if _title(line.lstrip(" ")[level:]) in titles else 0
+
+
+def _title(text: str) -> str:
+    return " ".join(text.replace("-", " ").strip(" \t#*_`:").lower().split())
 
 
 def all_done(tasks: Tasks) -> bool:

@@ -19,6 +19,8 @@ RUN_ID = Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]{0,99}\
 COUNT = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 """A number that every store and every reader of JSON can hold: what another machine says is not believed beyond it."""
 TENURE = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+PUBLISHED = "published-"
+"""What our server calls the run of a sandbox that sends single events, before the name of the sandbox."""
 DRIVER = "Untildone-Driver"
 """The header with the key of whoever drives a run: the server keeps its hash, and hears nobody else about that run."""
 

@@ -13,7 +13,7 @@ from untildone.core.near_names import nearest, slips
 from untildone.core.policy import Earlier
 from untildone.core.printable import one_line
 from untildone.core.settings import BY_NAME, SETTINGS
-from untildone.core.worker_table import BY_VARIABLE, MODES, VARIABLES, Variable
+from untildone.core.worker_table import BY_VARIABLE, MODES, NOT_READ, VARIABLES, Variable
 from untildone.core.worker_values import TaskData
 
 _SHOWN = 120
@@ -61,7 +61,7 @@ class WorkerConfig:
     """None: where it was started."""
     continuous: bool = False
     ids: Mapping[str, str] = field(default_factory=dict)
-    """task_id, agent_id, ticket_id: whichever was given goes along with every event."""
+    """task_id, agent_id, ticket_id, spec_id: whichever was given goes along with every event."""
     poll_interval: float = 0.5
     heartbeat_interval: float = 30.0
     report_transcript: bool = False
@@ -98,6 +98,11 @@ def as_shown(env: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(one.name, "set, not shown" if one.secret else one_line(env[one.name], _SHOWN)) for one in given]
 
 
+def not_read(env: Mapping[str, str]) -> list[str]:
+    """Published variables that are set and change nothing here, with the reason."""
+    return [_line(f"{name} is not read: {why}") for name, why in NOT_READ.items() if env.get(name, "").strip()]
+
+
 def kept_from_agents() -> frozenset[str]:
     """Variables that are for the worker alone: neither the agent nor a check gets them."""
     return frozenset(variable.name for variable in VARIABLES if variable.own)
@@ -129,9 +134,15 @@ def _wrong_settings(env: Mapping[str, str]) -> list[str]:
 
 def _misspelt(env: Mapping[str, str]) -> list[str]:
     """A name that looks like one of ours and is none would be believed to work."""
-    given = {name for name, value in env.items() if value.strip()}
+    given = {name for name, value in env.items() if value.strip()} - set(BY_VARIABLE) - set(NOT_READ)
     alike = dict(slips(given, BY_VARIABLE))
-    of_loop = {name: nearest(name, BY_VARIABLE) for name in given - set(BY_VARIABLE) if name.startswith(_LOOP)}
+    ours = {word for name in BY_VARIABLE for word in name.removeprefix(_LOOP).split("_")}
+    # CONTINUOUS_INTEGRATION and its like are set by build servers.
+    of_loop = {
+        name: nearest(name, BY_VARIABLE)
+        for name in given
+        if name.startswith(_LOOP) and ours.intersection(name.removeprefix(_LOOP).split("_"))
+    }
     hints = {name: f"did you mean {meant}?" if meant else _ALL_ARE_LISTED for name, meant in (alike | of_loop).items()}
     return [_line(f"{name} is none of a worker's variables: {hint}") for name, hint in sorted(hints.items())]
 
@@ -181,6 +192,7 @@ def _configured(values: Mapping[str, Any], env: Mapping[str, str]) -> WorkerConf
         "task_id": values["TASK_ID"] or task.task_id,
         "agent_id": values["AGENT_ID"] or task.agent_id,
         "ticket_id": values["TICKET_ID"] or task.ticket_id,
+        "spec_id": values["SPEC_ID"] or task.spec_id,
     }
     return WorkerConfig(
         goal=_goal(values),
@@ -240,7 +252,7 @@ def _given(values: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, objec
     added = {
         "extra_args": _extra_args(values),
         "allow_tools": _tools(values, allowed=True),
-        "disallowed_tools": _tools(values, allowed=False),
+        "disallowed_tools": (*(values["DISALLOWED_TOOLS"] or ()), *_tools(values, allowed=False)),
         "require": ("tasks-done",) if values["ENABLE_SPEC_TOOLS"] else (),
     }
     for name, ours in added.items():

@@ -139,6 +139,7 @@ VARIABLES: tuple[Variable, ...] = (
     _one("TASK_ID", "task", values.one_id, "Goes along with every event."),
     _one("AGENT_ID", "task", values.one_id, "Goes along with every event."),
     _one("TICKET_ID", "task", values.one_id, "Goes along with every event, and the agent is told."),
+    _one("SPEC_ID", "task", values.one_id, "Goes along with every event."),
     _one("TICKET_TITLE", "task", units.text, "The agent is told."),
     _one(
         "TICKET_DESCRIPTION", "task", units.text, "The goal, where there is no INITIAL_PROMPT; else the agent is told."
@@ -148,7 +149,8 @@ VARIABLES: tuple[Variable, ...] = (
         "task",
         values.task_data,
         "Base64 of a JSON object with what no other variable says: task_id, agent_id, task_description, "
-        "ticket_id, ticket_title, ticket_description.",
+        "ticket_id, ticket_title, ticket_description, spec_id; or nested: `task: {id, description}`, "
+        "`ticket: {id, title, description}`.",
         own=True,
     ),
     _one("INITIAL_PROMPT", "task", units.text, "The goal."),
@@ -172,6 +174,7 @@ VARIABLES: tuple[Variable, ...] = (
         "Tools allowed without asking, separated by commas.",
         "as `untildone run` has them",
     ),
+    _one("DISALLOWED_TOOLS", "agent", units.tools, "Tools the agent may never use, separated by commas.", "none"),
     _one("PERMISSION_MODE", "agent", choice(*MODES), f"One of {', '.join(MODES)}.", MODES[0]),
     _one("MAX_TURNS", "agent", units.limit, "Turns the agent may take inside one iteration.", "none"),
     _one(
@@ -230,5 +233,34 @@ VARIABLES: tuple[Variable, ...] = (
         own=True,
     ),
 )
+
+_LANDS_ITSELF = "the loop commits, pushes and opens the pull request itself; UNTILDONE_REQUIRE asks for more"
+_TOO_COMMON = "other programs have a variable of that name; {} is read"
+_PROMPTS = "it chooses between prompts of that worker; INITIAL_PROMPT and SYSTEM_PROMPT_APPEND say what is wanted"
+
+NOT_READ: Mapping[str, str] = MappingProxyType(
+    {
+        "CONTINUOUS_AUTO_VALIDATE": _LANDS_ITSELF,
+        "CONTINUOUS_REQUIRE_CLEAN_GIT": _LANDS_ITSELF,
+        "CONTINUOUS_REQUIRE_PUSHED": _LANDS_ITSELF,
+        "CONTINUOUS_REQUIRE_PR": _LANDS_ITSELF,
+        "REQUIRE_CLEAN_GIT": _LANDS_ITSELF,
+        "REQUIRE_CODE_PUSHED": _LANDS_ITSELF,
+        "REQUIRE_PR_CREATED": _LANDS_ITSELF,
+        "MAX_ITERATIONS": _TOO_COMMON.format("CONTINUOUS_MAX_RUNS"),
+        "MAX_TOTAL_COST_USD": _TOO_COMMON.format("CONTINUOUS_MAX_COST_USD"),
+        "MAX_DURATION_SECONDS": _TOO_COMMON.format("CONTINUOUS_MAX_DURATION"),
+        "MAX_CONSECUTIVE_ERRORS": _TOO_COMMON.format("UNTILDONE_ERROR_THRESHOLD"),
+        "COMPLETION_SIGNAL": _TOO_COMMON.format("CONTINUOUS_COMPLETION_SIGNAL"),
+        "COMPLETION_THRESHOLD": _TOO_COMMON.format("CONTINUOUS_COMPLETION_THRESHOLD"),
+        "NOTES_FILE": _TOO_COMMON.format("CONTINUOUS_NOTES_FILE"),
+        "ANTHROPIC_MODEL": "Claude Code reads it itself where MODEL is not set",
+        "EXECUTION_MODE": _PROMPTS,
+        "AGENT_TYPE": _PROMPTS,
+        "REQUIRE_SPEC_SKILL": _PROMPTS,
+        "ENABLE_ASK_USER_QUESTION": "a run has no human to ask; questions are collected for the report",
+    }
+)
+"""Variables of the published workers that change nothing here, and why."""
 
 BY_VARIABLE: Mapping[str, Variable] = MappingProxyType({variable.name: variable for variable in VARIABLES})

@@ -34,6 +34,11 @@ class TaskData:
     ticket_id: str = ""
     ticket_title: str = ""
     ticket_description: str = ""
+    spec_id: str = ""
+
+
+_NESTED = ("task", "ticket", "agent", "spec")
+"""Objects of the nested layout: `task.id` there is `task_id` in the flat one."""
 
 
 def seconds(raw: str) -> float:
@@ -128,6 +133,8 @@ def task_data(raw: str) -> TaskData:
         raise ValueError("is base64, but not of JSON") from wrong
     if not isinstance(told, dict):
         raise ValueError("must be base64 of a JSON object")  # noqa: TRY004 - one kind of error for all parsers
+    parts = {part: told[part] for part in _NESTED if isinstance(told.get(part), dict)}
+    told = {f"{part}_{name}": value for part, values in parts.items() for name, value in values.items()} | told
     found = {one.name: told.get(one.name) for one in fields(TaskData)}
     found["task_description"] = found["task_description"] or told.get("description")
     wrong_ones = sorted(name for name, value in found.items() if not isinstance(value, str | int | None))

@@ -27,7 +27,7 @@ def tasks_event(state: LoopState, parts: Parts) -> ev.TasksRead | None:
     paper = parts.usher.read_text(path, cap=TASKS_CAP)
     if paper is None:
         return ev.TasksRead(iteration_num=state.attempts, open_blocking=0, open_optional=0, ticked=0, missing=True)
-    tasks = parse_tasks(paper[0])
+    tasks = parse_tasks(paper[0], state.spec.optional_sections)
     return ev.TasksRead(
         iteration_num=state.attempts,
         open_blocking=tasks.open_blocking,

@@ -1,7 +1,6 @@
-"""State files that nobody started here: where they came from, and which of them a session may take up by itself."""
+"""State files that no command started here: which of them came with the repository, and which start a loop."""
 
 import os
-import stat
 
 from untildone.hook.files import read_text
 from untildone.hook.places import AUTONOMOUS, CONTINUATION, LOOP
@@ -12,22 +11,23 @@ if TYPE_CHECKING:
 
 _HIGHEST = 40
 """No project lies deeper below its repository."""
-_COMPRESSED = 4
-"""The version of an index in which paths do not stand as they are."""
-_SLASH = 0x2F
+PATIENCE = 5.0
+"""Seconds for an answer of git."""
+_GIT = ".git"
+_HARMLESS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never")
 
 
 def adopt_older(call: "Call") -> str:
     """Let this session take up the loop of an older layout, if one waits here; its name, or nothing.
 
-    Writing such a file has always been how those loops are started. One that may have come from elsewhere was not
-    written by this user, and ours are started by a command: both stay where they are and do nothing.
+    Writing such a file has always been how those loops are started. One that git tracks came with the repository, and
+    ours are started by a command: both stay where they are and do nothing.
     """
     if not call.session or os.path.lexists(os.path.join(call.project, LOOP)):
         return ""
     waiting = (name for name in (CONTINUATION, AUTONOMOUS) if os.path.lexists(os.path.join(call.project, name)))
     name = next(waiting, "")
-    if not name or not _fit(call.project, name) or not is_the_users(call.project, name):
+    if not name or not _fit(call.project, name) or came_with_repository(call.project, name):
         return ""
     from untildone.hook.starting import adopt
 
@@ -57,89 +57,36 @@ def _fit(project: str, name: str) -> bool:
     return file is not None and file.active
 
 
-def is_the_users(project: str, name: str) -> bool:
-    """Whether this user put the file here: the project is a git repository, or a part of one, that does not know it.
-
-    Without git nobody can tell: the folder may have been downloaded as it is, loop and all.
-    """
-    repository = _repository_of(project, name)
-    return repository is not None and not repository.holds(project, name) and repository.has_part(project)
-
-
 def came_with_repository(project: str, name: str) -> bool:
-    """Whether git knows this file as part of a repository. Where there is one that cannot be read, it is taken to."""
-    repository = _repository_of(project, name)
-    return repository is not None and repository.holds(project, name)
-
-
-def _repository_of(project: str, name: str) -> "_Repository | None":
-    """The repository in whose tree a file lies. Its own folder may be one: that is what a submodule is."""
+    """Whether git tracks this file. Where there is a repository and git cannot say, it is taken to."""
     place = os.path.dirname(os.path.join(project, name))
+    if os.path.lexists(os.path.join(place, _GIT)):
+        return True  # a submodule: our folders are no repositories of their own
+    return _is_in_repository(project) and _is_tracked(project, name)
+
+
+def _is_in_repository(place: str) -> bool:
     for _ in range(_HIGHEST):
-        found = os.path.join(place, ".git")
-        if os.path.lexists(found):
-            return _Repository(place, _git_folder(found, place))
-        if place == os.path.dirname(place):
-            return None
+        if os.path.lexists(os.path.join(place, _GIT)):
+            return True
         place = os.path.dirname(place)
-    return None
+    return False
 
 
-def _git_folder(found: str, place: str) -> str:
-    """The folder of git itself; in a worktree or submodule a file says where that is."""
-    if os.path.isdir(found):
-        return found
-    _, _, folder = (read_text(found, cap=1 << 14) or "").partition("gitdir:")
-    return os.path.join(place, folder.strip()) if folder.strip() else ""
+def _is_tracked(project: str, name: str) -> bool:
+    """Ask git. Nothing that the repository's own settings name is run for it."""
+    import subprocess
 
-
-class _Repository:
-    """What git has noted about a folder."""
-
-    def __init__(self, place: str, folder: str) -> None:
-        self._place = place
-        try:
-            # An index may be split; its paths then stand in another file beside it.
-            names = [name for name in os.listdir(folder) if name == "index" or name.startswith("sharedindex.")]
-        except OSError:
-            names = ["index"]
-        self._files = [os.path.join(folder, name) for name in names]
-        self._is_noted = "index" in names
-
-    def holds(self, project: str, name: str) -> bool:
-        """Whether it brought this file, or the folder it lies in as a whole. What cannot be read may say so."""
-        if len(self._place) > len(project):
-            return True  # our folders are no repositories of their own, unless somebody made them so
-        path = os.fsencode(os.path.relpath(os.path.join(project, name), self._place))
-        # A folder alone is a submodule, or one of a sparse checkout.
-        parts = path.split(b"/")
-        return any(self._says(b"/".join(parts[:count]), rb"/?\0") for count in range(len(parts), 0, -1))
-
-    def has_part(self, project: str) -> bool:
-        """Whether it takes care of a project: one that it ignores came from elsewhere, as installed packages do."""
-        if project == self._place:
-            return self._is_noted
-        return self._is_noted and self._says(os.fsencode(os.path.relpath(project, self._place)), b"/")
-
-    def _says(self, path: bytes, end: bytes) -> bool:
-        return any(_mentions(file, path, end) for file in self._files)
-
-
-def _mentions(index: str, path: bytes, end: bytes) -> bool:
-    import mmap
-    import re
-
-    # Before a path stands its length, which may be the number of a slash.
-    begins = b"" if len(path) & 0xFF == _SLASH or end == b"/" else rb"(?<!/)"
+    folder = name.partition("/")[0]
+    argv = ["git", *_HARMLESS, "ls-files", "-z", "--", f":(icase){folder}"]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
     try:
-        with open(os.open(index, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return True
-            head = file.read(8)
-            if head[:4] != b"DIRC" or int.from_bytes(head[4:8], "big") >= _COMPRESSED:
-                return True
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                # Some file systems do not tell small letters from capitals.
-                return re.search(rb"(?i)" + begins + re.escape(path) + end, content) is not None
-    except (OSError, ValueError):
+        asked = subprocess.run(  # noqa: S603, TID251 - git/ takes longer to load than the hook
+            argv, cwd=project, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
         return True
+    # Some file systems do not tell small letters from capitals. The folder alone is a submodule.
+    wanted = {os.fsencode(folder).lower(), os.fsencode(name).lower()}
+    return asked.returncode != 0 or not wanted.isdisjoint(asked.stdout.lower().split(b"\0"))

@@ -77,7 +77,7 @@ def note_turn(
     project: str, *, turn: int, limit: int, failures: int, point: str, now: float, active: bool = True
 ) -> None:
     """Bring that layout up to date after a turn, where a project has it. Trouble with it never stops a loop."""
-    if not (_has(project, DEVTEAM) or _has(project, SESSION)):
+    if not (_has(project, DEVTEAM) or _has(project, os.path.dirname(SESSION))):
         return
     moment = _moment(now)
     state = {
@@ -105,10 +105,10 @@ def _note_in_database(project: str, state: "dict[str, str]") -> None:
 
 def _note_in_file(project: str, state: "Mapping[str, Any]", moment: str) -> None:
     path = os.path.join(project, SESSION)
-    if os.path.islink(path) or os.path.islink(os.path.dirname(path)):
+    if os.path.islink(path) or os.path.islink(os.path.dirname(path)) or not os.path.isdir(os.path.dirname(path)):
         return
     try:
-        found = plain_json.parse(read_text(path) or "")
+        found = plain_json.parse(read_text(path) or "") if os.path.lexists(path) else {}
     except ValueError:
         return
     if not isinstance(found, dict):

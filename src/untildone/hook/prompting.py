@@ -98,9 +98,9 @@ def _notice(call: "Call") -> "Answer":
     if not found or call.text("source") == "compact":
         return None
     if found != LOOP:
-        from untildone.hook.adopting import is_the_users
+        from untildone.hook.adopting import came_with_repository
 
-        if is_the_users(call.project, found):
+        if not came_with_repository(call.project, found):
             return None  # whoever stops first here takes it up, and says so
     return {
         "systemMessage": f"untildone: {found} lies here but was not started on this machine, so it does nothing; "

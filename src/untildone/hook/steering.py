@@ -22,6 +22,18 @@ _PROGRAMS = ("python", "perl", "ruby", "node", "deno", "bun", "php", "lua", "osa
 """They run what stands on their command line, or what they are fed."""
 _EDITORS = frozenset({"ed", "ex", "vi", "vim", "nvim", "sqlite3"})
 
+_VIEWS = frozenset(
+    {
+        *("readonly", "header", "noheader", "csv", "json", "line", "list", "column", "table", "box", "markdown"),
+        *("tabs", "html", "quote", "ascii", "bail", "batch", "safe"),
+    }
+)
+"""Options of sqlite3 that say how an answer looks."""
+_VALUED_VIEWS = frozenset({"-separator", "-nullvalue", "--separator", "--nullvalue"})
+_QUERIES = ("select ", "select\n", "select(", "select*", "pragma table_info", ".tables", ".schema", ".headers", ".mode")
+_NO_QUERY = ("writefile", "edit(", "edit (", "load_extension", "$", "`")
+"""What does more than answer, or hides what it is."""
+
 _SEES = frozenset(
     {
         "task",
@@ -58,7 +70,8 @@ def is_program(name: str) -> bool:
 def changed_words(command: "Simple") -> "list[str]":
     """The words through which a command may change something: none of a program that only reads."""
     program, words = command.program, _without_exclusions(command.words[1:])
-    if program in _READERS or (program == "git" and _verb_of_git(words) in _HARMLESS_GIT):
+    looks = program in _READERS or (program == "git" and _verb_of_git(words) in _HARMLESS_GIT)
+    if looks or (program == "sqlite3" and _only_queries(words, command.fed)):
         return []
     if program in {"sed", "awk", "gawk"}:  # the program text itself can name a file to write
         return words if command.has("i", "--in-place") else command.operands()[:1]
@@ -71,6 +84,24 @@ def changed_words(command: "Simple") -> "list[str]":
     ):
         return words[-1:]
     return [*command.words[:1], *words]  # of everything else it is not known
+
+
+def _only_queries(words: "Sequence[str]", fed: str) -> bool:
+    """Whether sqlite3 is given queries, and nothing that could write: tasks may be looked at in any way."""
+    operands: list[str] = []
+    skip = False
+    for word in words:
+        if skip or word in _VALUED_VIEWS:
+            skip = not skip
+        elif not word.startswith("-"):
+            operands.append(word)
+        elif word.lstrip("-") not in _VIEWS:
+            return False
+    said = "\n;".join((*operands[1:], fed)).lower()
+    statements = [statement.strip() for statement in said.split(";")]
+    if not any(statements) or any(word in said for word in _NO_QUERY):
+        return False
+    return all(not statement or statement.startswith(_QUERIES) for statement in statements)
 
 
 def _acts(words: "Sequence[str]") -> bool:

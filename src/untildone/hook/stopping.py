@@ -31,14 +31,12 @@ _RAISE_IT = "`untildone plugin install` raises that limit of Claude Code"
 class _Stand:
     """A loop at the moment of a stop, read under its lock."""
 
-    __slots__ = ("call", "entry", "file", "is_new", "look", "message", "notes", "path", "said", "text", "turn")
+    __slots__ = ("call", "entry", "file", "look", "message", "notes", "path", "said", "text", "turn")
 
     def __init__(self, call: "Call", entry: "Entry", message: str, taken_up: str = "") -> None:
         self.call = call
         self.entry = entry
         self.message = message
-        self.is_new = bool(taken_up)
-        """Taken up at this very stop: what the agent has said, it said without knowing of the goal."""
         self.notes = [f"this session has taken up {taken_up}"] if taken_up else []
         """For the user, beside the answer."""
         self.path = os.path.join(entry["project"], entry["file"])
@@ -84,8 +82,7 @@ def _answer(call: "Call", message: str, taken_up: str) -> "Answer":
             early = _early(stand)
             if early is not None:
                 return early
-            if not stand.is_new:
-                stand.said = claim_of(message, _file(stand), autonomous=entry.get("mode") == "autonomous")
+            stand.said = claim_of(message, _file(stand), autonomous=entry.get("mode") == "autonomous")
             if not stand.said or checked is not None or not _checkable(stand):
                 return _late(stand, checked)
         from untildone.hook.checking import DEFAULT_SECONDS, run_checks
@@ -109,7 +106,7 @@ def _early(stand: _Stand) -> "Answer":
         reason = limiting.time_reason(stand.entry, stand.file, stand.call.now)
         going_on = f"waiting for {waiting} in the background, then it goes on"
         return _release(stand, reason) if reason else _said(going_on, *stand.notes)
-    if not stand.is_new and says_blocked(stand.message, stand.file):
+    if says_blocked(stand.message, stand.file):
         return _release(stand, "blocked")
     return None
 

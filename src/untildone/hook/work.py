@@ -72,7 +72,7 @@ def all_todos(project: str, *, home: str, session: str, foreign: bool = True) ->
     """
     names = [name for name in (TODOS, DEVTEAM, TASKS) if os.path.lexists(os.path.join(project, name))]
     if names and not foreign:
-        names = _trusted(home, project, names)
+        names = _trusted(project, names)
     listed = [*(todos_of_file(project) if TODOS in names else ()), *_own(home, session)]
     listed += _tasks_as_todos(project, [name for name in names if name != TODOS])
     return list({todo.content: todo for todo in reversed(listed)}.values())[::-1]
@@ -90,14 +90,11 @@ def _box(todo: Todo) -> str:
     return f"- [ ] {todo.content}" + (" (in progress)" if todo.status == "in_progress" else "")
 
 
-def _trusted(home: str, project: str, names: "list[str]") -> "list[str]":
-    """Those that the user put here; where git cannot tell, a loop that a command started here speaks for them."""
-    from untildone.hook import register
-    from untildone.hook.adopting import came_with_repository, is_the_users
+def _trusted(project: str, names: "list[str]") -> "list[str]":
+    """Those that did not come with the repository."""
+    from untildone.hook.adopting import came_with_repository
 
-    if register.find(home, project) is not None:
-        return [name for name in names if not came_with_repository(project, name)]
-    return [name for name in names if is_the_users(project, name)]
+    return [name for name in names if not came_with_repository(project, name)]
 
 
 def _own(home: str, session: str) -> list[Todo]:

@@ -25,6 +25,8 @@ class Problem(BaseModel):
 
     error: str
     """One line: what is wrong, and what to do."""
+    detail: str
+    """The same, under the name that clients of the published API read."""
 
 
 class TakenProblem(Problem):
@@ -68,7 +70,8 @@ def json_answer(value: Any, status: int = 200) -> Response:
 
 def refusal(status: int, error: str, headers: dict[str, str] | None = None, **more: object) -> Response:
     """One line saying why not."""
-    body = {"error": one_line(error, _LONGEST), **more}
+    said = one_line(error, _LONGEST)
+    body = {"error": said, "detail": said, **more}
     return Response(msgspec.json.encode(body), status, headers=headers, media_type=JSON)
 
 

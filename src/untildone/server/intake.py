@@ -7,9 +7,9 @@ import msgspec
 
 from untildone.core.dataclass import dataclass
 from untildone.core.event import Source
-from untildone.core.wire import NAME, Batch, Receipt
+from untildone.core.wire import NAME, PUBLISHED, Batch, Receipt
 from untildone.errors import UntildoneError
-from untildone.server.archive.port import PUBLISHED, Sender, StoredEvent, published_run
+from untildone.server.archive.port import Sender, StoredEvent, published_run
 from untildone.server.context import Context
 
 MOST_PAYLOAD = 4 << 20
@@ -26,7 +26,7 @@ class Published(msgspec.Struct, frozen=True):
     """One event, as the published endpoint takes it."""
 
     event_type: NAME
-    event_data: msgspec.Raw
+    event_data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     source: Source = "agent"
 
 
@@ -147,7 +147,7 @@ async def publish(context: Context, sandbox_id: str, published: Published) -> Ac
         type=published.event_type,
         source=published.source,
         version=1,
-        data=_payload(published.event_data),
+        data="{}" if published.event_data is msgspec.UNSET else _payload(published.event_data),
     )
     receipt = await context.archive.events.publish(sandbox_id, [event], now=now)
     run_id = published_run(sandbox_id)

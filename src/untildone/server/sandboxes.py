@@ -68,7 +68,7 @@ async def take_messages(request: Request, sandbox_id: SandboxId, _: Worker) -> R
     return json_answer([_queued(one.id, one.content, one.message_type, one.at) for one in taken])
 
 
-class MessageIn(BaseModel, extra="forbid"):
+class MessageIn(BaseModel):
     """Something to say to an agent."""
 
     content: str = Field(min_length=1, max_length=20_000, pattern=r"^[^\x00]*$")
@@ -78,12 +78,14 @@ class MessageIn(BaseModel, extra="forbid"):
 class MessageGiven(BaseModel):
     """Where a message went."""
 
-    id: str
+    status: Literal["queued"] = "queued"
+    message_id: str
+    sandbox_id: str
     run_id: str | None = None
     """The run that gets it as an order; None: it waits for whoever asks for messages."""
 
 
-@router.post("/messages", status_code=202, responses={**DENIED, **CONFLICT})
+@router.post("/messages", responses={**DENIED, **CONFLICT})
 async def post_message(
     request: Request, sandbox_id: SandboxId, message: MessageIn, who: Annotated[Principal, Depends(operator)]
 ) -> MessageGiven:
@@ -94,14 +96,14 @@ async def post_message(
         put = await context.archive.orders.put(
             sandbox_id, message.content, message.message_type, now=context.clock.now()
         )
-        return MessageGiven(id=put.id)
+        return MessageGiven(message_id=put.id, sandbox_id=sandbox_id)
     data: dict[str, Any] = {
         "content": message.content,
         "message_type": message.message_type,
         "urgent": message.message_type == "interrupt",
     }
     given = await context.steering.give(run.run_id, "message", data, by=who.name)
-    return MessageGiven(id=str(given.number), run_id=run.run_id)
+    return MessageGiven(message_id=str(given.number), sandbox_id=sandbox_id, run_id=run.run_id)
 
 
 @router.get(

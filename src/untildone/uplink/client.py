@@ -68,6 +68,8 @@ class _Told(msgspec.Struct, frozen=True):
     """Why the server will not have something."""
 
     error: str = ""
+    detail: Any = ""
+    """Where other servers say it: FastAPI's own key, a text or a list."""
     taken: bool = False
     """Another machine has the run."""
     tenure: TENURE | None = None
@@ -263,13 +265,13 @@ class HttpUplink:
     def _refuse(self, status: int, content: bytes, *, speaks: bool) -> NoReturn:
         """`speaks`: it was asked for a sandbox, so that a token for that one would open."""
         told = _told(content)
-        said = one_line(told.error, 200)
+        said = one_line(told.error or (told.detail if isinstance(told.detail, str) else ""), 200)
         if any(secret and secret in said for secret in (self._token, *self._keys.values())):
             said = ""
         what = f"{self.name} answered {status}" + (f": {said}" if said else "")
         # A conflict that names the end of the copy: the server lost something, and is asked what it has.
         if status >= _SERVER_TROUBLE or status in _PASSING or (status == _CONFLICT and b'"last_seq":' in content):
-            raise UplinkDown(what, seldom=status == _FULL)
+            raise UplinkDown(what, seldom=status == _FULL, status=status)
         if status in {401, 403} and not said:
             what += ": the token is not valid for this sandbox"
         if status in {401, 403} and self._wants:
@@ -280,7 +282,7 @@ class HttpUplink:
             what += "(another name: --sandbox-id, of a worker SANDBOX_ID)"
         if 300 <= status < 400:  # noqa: PLR2004 - all that points elsewhere
             what += ": it points to another address, give that one"
-        raise UplinkRefused(what, taken=told.taken, too_large=status == _TOO_LARGE, behind=told.tenure)
+        raise UplinkRefused(what, taken=told.taken, too_large=status == _TOO_LARGE, behind=told.tenure, status=status)
 
     def _read(self, content: bytes, type_: type[T]) -> T:
         try:

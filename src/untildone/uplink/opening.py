@@ -12,11 +12,11 @@ from untildone.core.policy import RunSpec
 from untildone.core.printable import one_line
 from untildone.errors import ConfigError
 from untildone.ports import Uplink
-from untildone.uplink.client import HttpUplink
 from untildone.uplink.dressing import Dressing, Transcript
 from untildone.uplink.known_secrets import KnownSecrets
 from untildone.uplink.masking import Masking
 from untildone.uplink.owed import Account, Accounts
+from untildone.uplink.published_protocol import SandboxUplink
 from untildone.uplink.serving import Beside, Line
 from untildone.uplink.settings import UplinkSettings, checked_address, is_readable_on_the_way, sandbox_slug
 
@@ -114,6 +114,14 @@ def open_line(settings: UplinkSettings, here: Here, *, folder: str) -> Line:
     def connect(sandbox_id: str) -> Uplink:
         ids = {**settings.ids, "sandbox_id": sandbox_id}
         dress = Dressing(masking, ids, here.transcript if settings.report_transcript else None)
-        return HttpUplink(settings.server, sandbox_id, settings.token, dress=dress, renewed=renewed, key=accounts.key)
+        return SandboxUplink(
+            settings.server,
+            sandbox_id,
+            settings.token,
+            dress=dress,
+            renewed=renewed,
+            accounts=accounts,
+            tell=here.notice,
+        )
 
     return Line(settings=settings, connect=connect, accounts=accounts, beside=here.beside, notice=here.notice)

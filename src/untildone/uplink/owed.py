@@ -8,7 +8,7 @@ import secrets
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -20,6 +20,10 @@ FOLDER = "uplink"
 MOST_REFUSALS = 5
 """Tries of later runs to deliver what a server refuses: a token may be mended, most other reasons stay."""
 _LARGEST = 64 * 1024
+_ACCOUNT = ".json"
+_CURSOR = ".published"
+
+T = TypeVar("T")
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +50,15 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         return f"Account({self.run_id!r}, {self.server!r}, {self.sandbox_id!r})"
 
 
+class PublishedCursor(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run has come at a server that takes one event at a time and remembers no numbers."""
+
+    server: str
+    sandbox_id: str
+    seq: int
+    """The newest event it has taken."""
+
+
 def new_key() -> str:
     """A key for the driver of a run. It begins as tokens do, so that it is hidden wherever it turns up."""
     return f"ud_driver_{secrets.token_urlsafe(32)}"
@@ -68,22 +81,19 @@ class Accounts:
 
     def read(self, run_id: str) -> Account | None:
         """What is known about a run."""
-        return _decoded(self._path(run_id))
+        return _decoded(self._path(run_id), Account)
 
     def write(self, account: Account) -> None:
         """Remember. A disk that does not take it is no reason to stop anything."""
-        path = self._path(account.run_id)
-        with suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, made = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(msgspec.json.encode(account))
-                Path(made).replace(path)
-            except OSError:
-                with suppress(OSError):
-                    Path(made).unlink()
-                raise
+        _replace(self._path(account.run_id), msgspec.json.encode(account))
+
+    def cursor(self, run_id: str) -> PublishedCursor | None:
+        """How far the run has come at a server that speaks the published protocol; None: there is no such server."""
+        return _decoded(self._path(run_id, _CURSOR), PublishedCursor)
+
+    def write_cursor(self, run_id: str, cursor: PublishedCursor) -> None:
+        """Remember how far it has come."""
+        _replace(self._path(run_id, _CURSOR), msgspec.json.encode(cursor))
 
     def key(self, run_id: str) -> str:
         """What the driver of this run shows; empty: nothing."""
@@ -102,19 +112,34 @@ class Accounts:
 
     def forget(self, run_id: str) -> None:
         """There is no such run any more."""
-        with suppress(OSError):
-            self._path(run_id).unlink()
+        for kind in (_ACCOUNT, _CURSOR):
+            with suppress(OSError):
+                self._path(run_id, kind).unlink()
 
     def unsettled(self, server: str) -> list[Account]:
         """Runs that may still owe this server something, the one touched longest ago first."""
         with suppress(OSError):
-            paths = sorted((self.state_dir / FOLDER).glob("*.json"), key=_touched)
-            accounts = [account for path in paths if (account := _decoded(path)) is not None]
+            paths = sorted((self.state_dir / FOLDER).glob(f"*{_ACCOUNT}"), key=_touched)
+            accounts = [account for path in paths if (account := _decoded(path, Account)) is not None]
             return [one for one in accounts if one.server == server and not one.settled and not one.given_up]
         return []
 
-    def _path(self, run_id: str) -> Path:
-        return self.state_dir / FOLDER / f"{run_id}.json"
+    def _path(self, run_id: str, kind: str = _ACCOUNT) -> Path:
+        return self.state_dir / FOLDER / f"{run_id}{kind}"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, made = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            Path(made).replace(path)
+        except OSError:
+            with suppress(OSError):
+                Path(made).unlink()
+            raise
 
 
 def _touched(path: Path) -> float:
@@ -124,7 +149,7 @@ def _touched(path: Path) -> float:
         return 0.0
 
 
-def _decoded(path: Path) -> Account | None:
+def _decoded(path: Path, kind: type[T]) -> T | None:
     with suppress(OSError, ValueError), path.open("rb") as file:
-        return msgspec.json.decode(file.read(_LARGEST), type=Account)
+        return msgspec.json.decode(file.read(_LARGEST), type=kind)
     return None

@@ -148,7 +148,7 @@ def test_an_address_that_leads_nowhere_is_a_page_for_people(room: Room, stage: S
     expect(page).to_have_url(stage.url + "/")
     for path, accept in (("/nowhere", "*/*"), ("/runs/x/y/z", "*/*"), ("/api/v1/nowhere", "text/html")):
         told = page.request.get(stage.url + path, headers={"Accept": accept})
-        assert (path, told.status, told.json()) == (path, 404, {"error": "Not Found"})
+        assert (path, told.status, told.json()) == (path, 404, {"error": "Not Found", "detail": "Not Found"})
     room.complaints.clear()  # the browser's own word about the status
 
 

@@ -7,10 +7,10 @@ from hmac import compare_digest
 import msgspec
 
 from untildone.core.dataclass import dataclass
-from untildone.core.wire import DRIVER, Receipt
+from untildone.core.wire import DRIVER, PUBLISHED, Receipt
 from untildone.errors import SenderRefused
 from untildone.server.archive.fitting import number_of, text_of, whole_of
-from untildone.server.archive.port import LOCAL, PUBLISHED, Origin, Sender, StoredEvent
+from untildone.server.archive.port import LOCAL, Origin, Sender, StoredEvent
 
 MOST_SKIPPED = 10_000_000
 """Numbers in a row that a log can have lost before they were sent: years of trace."""

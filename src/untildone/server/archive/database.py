@@ -1,6 +1,7 @@
 """A database behind SQLAlchemy: connections to read with, transactions to write in, trouble in one line."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,12 +11,14 @@ from sqlalchemy import ColumnElement, Connection, Table, event
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from untildone.errors import ServeError
+from untildone.errors import DatabaseStarting, ServeError
 from untildone.server.archive.fitting import pattern_of
 from untildone.server.archive.room import DiskRoom
 from untildone.server.archive.sqlite_intake import BUSY_SECONDS, PRAGMAS
 
 _READS = "untildone_reads"
+_STARTING = "57P03"
+"""PostgreSQL's code for "cannot connect now"."""
 
 
 class Database:
@@ -74,6 +77,8 @@ class Database:
         """What is wrong, in one line."""
         cause = trouble.orig if isinstance(trouble, DBAPIError) and trouble.orig is not None else trouble
         said = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
+        if getattr(cause, "sqlstate", "") == _STARTING or _is_refused(cause):
+            return DatabaseStarting(f"the database does not answer: {said} ({self.place})")
         if isinstance(trouble, DBAPIError) and not isinstance(trouble, OperationalError | InterfaceError):
             answers = trouble.connection_invalidated is False
             if answers:
@@ -102,6 +107,13 @@ class Database:
     async def close(self) -> None:
         """Let all connections go."""
         await self.engine.dispose()
+
+
+def _is_refused(cause: BaseException) -> bool:
+    """Of a name with several addresses, the system tells all their errors in one text."""
+    return isinstance(cause, OSError) and (
+        cause.errno == errno.ECONNREFUSED or f"[Errno {errno.ECONNREFUSED}]" in str(cause)
+    )
 
 
 def sqlite_database(path: Path) -> Database:

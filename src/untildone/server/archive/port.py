@@ -13,7 +13,7 @@ import msgspec
 from untildone.core.dataclass import dataclass
 from untildone.core.event import Kind, Source
 from untildone.core.history import IterationRow
-from untildone.core.wire import Order, OrderKind, Receipt
+from untildone.core.wire import PUBLISHED, Order, OrderKind, Receipt
 
 Origin = Literal["worker", "local", "published"]
 """Who sends a run: a worker with our uplink, this very machine, or a program that speaks the published endpoints."""
@@ -389,7 +389,6 @@ class Archive(Protocol):
 
 MISSED = "*"
 """A topic: anything may be new."""
-PUBLISHED = "published-"
 LOCAL = "local"
 """The sandbox under which the runs of the server's own machine are shown."""
 
