@@ -92,7 +92,7 @@ def test_flags_take_the_place_of_what_the_file_says(tmp_path: Path, env: dict[st
 )
 def test_a_contract_counts_only_when_it_is_trusted(tmp_path: Path, env: dict[str, str], part: str) -> None:
     file = written(tmp_path, f"[contract]\n{part}\n")
-    with pytest.raises(ConfigError, match=rf"sets {part.split(' ', maxsplit=1)[0]}, .*untildone config trust"):
+    with pytest.raises(ConfigError, match=rf"sets {part.split(' ', maxsplit=1)[0]}: .*untildone config trust"):
         config.resolve({}, env=env, project_file=file)
 
 

@@ -20,8 +20,9 @@ from untildone.core.figures import count, size
 from untildone.core.notice import trial_note
 from untildone.core.printable import one_line
 from untildone.core.units import moment
-from untildone.errors import UntildoneError, UsageError
-from untildone.git.run import git
+from untildone.errors import UntildoneError, UsageError, WorkspaceError
+from untildone.git.inspection import Inspection, inspecting
+from untildone.git.run import GitResult, first_line, git
 from untildone.notify.opening import open_notifiers
 from untildone.ports import RunRow
 from untildone.sandbox.inhibit import WAYS
@@ -69,7 +70,7 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
     looks: list[tuple[str, Awaitable[Finding | list[Finding]], str]] = [
         ("git", _git(asked.folder), "install git"),
         ("claude", _claude(asked, values, now, until), "install Claude Code, or give --claude PROGRAM"),
-        ("remote", _remote(asked.folder), ""),
+        ("remote", _remote(asked.folder), "see the line of the folder"),
         ("store", _store(asked.store), "give another folder with --store"),
         ("folder", _folder(asked, values), ""),
         ("clock", _clock(), ""),
@@ -136,19 +137,28 @@ def _claude_environment(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 async def _login(program: str, values: Mapping[str, Any], env: Mapping[str, str]) -> Finding:
-    """One tiny request, away from the project: its settings, hooks and servers are not part of the question."""
+    """One tiny request: settings, hooks and servers of the project are not part of the question."""
     model = ["--model", str(values["model"])] if values.get("model") else []
     argv = [program, "-p", "--output-format", "json", "--max-turns", "1", "--strict-mcp-config"]
     argv += [*model, "--no-session-persistence", "--", "Answer with the word ok."]
-    with tempfile.TemporaryDirectory(prefix="untildone-doctor-") as elsewhere:
-        code, said = await _ask(argv, env=env, cwd=elsewhere, patience=_REPLY_PATIENCE)
+    code, said = await _ask(argv, env=env, patience=_REPLY_PATIENCE)
     return checkup.reply_row(said, code)
 
 
+def _elsewhere() -> tempfile.TemporaryDirectory[str]:
+    """An empty folder: a program that is asked about itself finds no settings of the project there."""
+    return tempfile.TemporaryDirectory(prefix="untildone-doctor-")
+
+
 async def _ask(
-    argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None, patience: float = _PATIENCE
+    argv: Sequence[str], *, env: Mapping[str, str], patience: float = _PATIENCE
 ) -> tuple[int | None, str]:
     """What a program answers: its exit code (None: it did not end in time or cannot be started) and its output."""
+    with _elsewhere() as empty:
+        return await _answer(argv, env, empty, patience)
+
+
+async def _answer(argv: Sequence[str], env: Mapping[str, str], cwd: str, patience: float) -> tuple[int | None, str]:
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     try:
         process = await asyncio.create_subprocess_exec(
@@ -172,7 +182,8 @@ async def _ask(
 
 async def _git(folder: Path) -> Finding:
     version = (await git(("--version",), cwd=folder)).text.removeprefix("git version ")
-    identity = await git(("var", "GIT_AUTHOR_IDENT"), cwd=folder, check=False)
+    async with inspecting(folder) as repository:
+        identity = await repository.git("var", "GIT_AUTHOR_IDENT") if repository else await _own_identity()
     if identity.code != 0:
         fix = "`git config --global user.name NAME` and `git config --global user.email ADDRESS`"
         detail = f"{version}; it does not know you, so commits are made as untildone"
@@ -182,33 +193,56 @@ async def _git(folder: Path) -> Finding:
     )
 
 
+async def _own_identity() -> GitResult:
+    with _elsewhere() as empty:
+        return await git(("var", "GIT_AUTHOR_IDENT"), cwd=Path(empty), check=False)
+
+
 async def _remote(folder: Path) -> Finding:
-    named = await git(("remote",), cwd=folder, check=False)
-    names = named.text.split()
-    if named.code != 0 or not names:
-        return Finding(name="remote", status="ok", detail="there is none: the work stays here")
-    name = "origin" if "origin" in names else names[0]
+    async with inspecting(folder) as repository:
+        remotes = repository.remotes if repository else {}
+        if repository is None or not remotes:
+            return Finding(name="remote", status="ok", detail="there is none: the work stays here")
+        name = "origin" if "origin" in remotes else next(iter(remotes))
+        return await _reached(repository, name, remotes[name])
+
+
+async def _reached(repository: Inspection, name: str, address: str) -> Finding:
+    said = one_line(name, 40)
     try:
-        answer = await git(
-            ("ls-remote", "--quiet", name, "HEAD"), cwd=folder, env=_SILENT_SSH, check=False, timeout=_REMOTE_PATIENCE
+        answer = await repository.git(
+            "ls-remote", "--quiet", "--", address, "HEAD", env=_SILENT_SSH, timeout=_REMOTE_PATIENCE
         )
     except UntildoneError:
-        detail = f"{name} did not answer within {_REMOTE_PATIENCE:.0f} s"
+        detail = f"{said} did not answer within {_REMOTE_PATIENCE:.0f} s"
         return Finding(name="remote", status="unknown", detail=detail)
     if answer.code == 0:
-        return Finding(name="remote", status="ok", detail=f"{name} answers")
-    fix = f"try `git ls-remote {name}`"
-    return Finding(name="remote", status="warning", detail=f"{name} does not answer", remedy=fix)
+        return Finding(name="remote", status="ok", detail=f"{said} answers")
+    fix = f"try `git ls-remote {said}`"
+    if repository.has_own_ways:
+        detail = f"{said} does not answer without the repository's own settings for it, which `doctor` does not use"
+        return Finding(name="remote", status="unknown", detail=detail, remedy=fix)
+    return Finding(name="remote", status="warning", detail=f"{said} does not answer", remedy=fix)
 
 
 async def _folder(asked: Questions, values: Mapping[str, Any]) -> Finding:
     here = str(asked.folder)
     if shutil.which("git") is None:
         return Finding(name="folder", status="unknown", detail=f"{here}: without git it cannot be told")
-    status = await git(("status", "--porcelain", "-z", "--no-renames"), cwd=asked.folder, check=False)
-    dirty = status.out.count(b"\0") if status.code == 0 else None
+    dirty = await _uncommitted(asked.folder)
     busy = next((row.name for row in await _runs(asked.store) if row.alive and _touches(row.folder, here)), "")
     return checkup.folder_row(here, busy=busy, dirty=dirty, keep_dirty=values["dirty"] == "keep")
+
+
+async def _uncommitted(folder: Path) -> int | None:
+    """How many files are not committed as they are; None where there is no repository."""
+    async with inspecting(folder) as repository:
+        if repository is None:
+            return None
+        status = await repository.git("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all")
+        if status.code != 0:
+            raise WorkspaceError(f"{folder}: git cannot look at it: {first_line(status.err)}")
+    return status.out.count(b"\0")
 
 
 def _touches(one: str, other: str) -> bool:

@@ -17,8 +17,8 @@ from untildone.core.printable import printable
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, build_prompt, rules
 from untildone.core.standing import contract_facts
 from untildone.core.state import LoopState
+from untildone.git.inspection import inspecting
 from untildone.git.repository import project_root
-from untildone.git.run import git
 from untildone.trees import planned_worktree
 
 
@@ -81,7 +81,7 @@ def _commits(spec: RunSpec) -> str:
     each, folder = "one for each iteration with changes", Path(spec.cwd)
     if not (project_root(folder) / ".git").exists():
         return f"{each}, in a history kept outside of the folder"
-    current = asyncio.run(git(("symbolic-ref", "-q", "--short", "HEAD"), cwd=folder, check=False)).text
+    current = asyncio.run(_branch(folder))
     if not current:
         return f"{each}, where HEAD is detached now"
     if not spec.branch:
@@ -90,6 +90,11 @@ def _commits(spec: RunSpec) -> str:
     plain = re.fullmatch(r"\w(?:[\w-]{0,80}\w)?", spec.name, re.ASCII)
     new = spec.branch_prefix + (spec.name if plain else "...")
     return f"{each}, on the new branch {new} if {current} is the default branch, else on {current}"
+
+
+async def _branch(folder: Path) -> str:
+    async with inspecting(folder) as repository:
+        return (await repository.git("symbolic-ref", "-q", "--short", "HEAD")).text if repository else ""
 
 
 def _commands(spec: RunSpec) -> list[tuple[str, str | None]]:
