@@ -119,7 +119,8 @@ def policy(resolved: Resolved, *, now: float, zone: tzinfo | None = None) -> Pol
         if fields["deadline"] <= now:
             raise UsageError(f"the deadline {resolved.value('deadline')} has already passed")
     agreed = Policy(**fields)
-    own = replace(agreed, **{BY_NAME[name].field: None for name in resolved.untrusted if BY_NAME[name].home == "policy"})
+    foreign = {BY_NAME[name].field for name in resolved.untrusted}
+    own = Policy(**{name: None if name in foreign else value for name, value in fields.items()})
     if not own.unbounded and not has_finite_limit(own):
         # Otherwise a repository could permit a run of any size by limiting it to a billion iterations.
         but = "; the project file may only lower your limits until `untildone config trust`" if own != agreed else ""

@@ -69,8 +69,11 @@ def test_only_a_short_list_is_open_to_a_file_that_is_not_trusted() -> None:
 
 @pytest.mark.parametrize(
     ("value", "without", "is_open"),
-    [(3, None, True), (3, 5, True), (5, 5, True), (6, 5, False), (None, 5, False), (None, None, True), (1e9, None, True)],
-)
+    [
+        (3, None, True), (3, 5, True), (5, 5, True), (6, 5, False), (None, 5, False), (None, None, True),
+        (1e9, None, True),
+    ],
+)  # fmt: skip
 def test_a_limit_of_a_file_that_is_not_trusted_only_tightens(
     value: float | None, without: float | None, *, is_open: bool
 ) -> None:

@@ -168,7 +168,7 @@ def test_every_stop_reason_has_an_exit_code_and_a_helpful_line(reason: Reason) -
 @pytest.mark.parametrize(
     ("reason", "command"),
     [
-        (Reason.AUTHENTICATION, "Run `claude` once and log in, then `untildone resume it`."),
+        (Reason.AUTHENTICATION, "Log in with `untildone login`, or set ANTHROPIC_API_KEY, then `untildone resume it`."),
         (Reason.MAX_COST, "Go on with `untildone resume it --max-cost 10`."),
         (Reason.MAX_RUNS, "Go on with `untildone resume it --max-runs 8`."),
         (Reason.MAX_DURATION, "Go on with `untildone resume it --max-duration 2h`."),

@@ -6,13 +6,14 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from untildone import config, wiring
 from untildone.agents.argv import find_claude
+from untildone.agents.login import ask, login_of
 from untildone.core import checkup
 from untildone.core.checkup import Finding
 from untildone.core.dataclass import dataclass
@@ -28,7 +29,6 @@ from untildone.ports import RunRow
 from untildone.sandbox.inhibit import WAYS
 from untildone.trees import sweep_rooms
 
-_PATIENCE = 20.0
 _REPLY_PATIENCE = 90.0
 _REMOTE_PATIENCE = 15.0
 _NEEDED_BY_SANDBOX = ("bwrap", "socat")
@@ -117,13 +117,13 @@ def _settings(folder: Path) -> tuple[Finding, Mapping[str, Any]]:
 
 async def _claude(asked: Questions, values: Mapping[str, Any], now: float, until: float | None) -> list[Finding]:
     program = find_claude(asked.claude or values["claude"])
-    code, said = await _ask([program, "--version"], env={"PATH": os.environ.get("PATH", os.defpath)})
+    code, said = await ask([program, "--version"], env={"PATH": os.environ.get("PATH", os.defpath)})
     if code != 0:
         trouble = said or "it does not answer `--version`"
         fix = "install Claude Code, or give --claude PROGRAM"
         return [Finding(name="claude", status="missing", detail=f"{program}: {one_line(trouble, 200)}", remedy=fix)]
     env = _claude_environment(values)
-    login = checkup.read_login((await _ask([program, "auth", "status", "--json"], env=env))[1])
+    login = await login_of(program, env)
     rows = [Finding(name="claude", status="ok", detail=f"{one_line(said, 100)} at {program}")]
     rows.append(await _login(program, values, env) if asked.online else checkup.login_row(login))
     if until is not None:
@@ -141,40 +141,8 @@ async def _login(program: str, values: Mapping[str, Any], env: Mapping[str, str]
     model = ["--model", str(values["model"])] if values.get("model") else []
     argv = [program, "-p", "--output-format", "json", "--max-turns", "1", "--strict-mcp-config"]
     argv += [*model, "--no-session-persistence", "--", "Answer with the word ok."]
-    code, said = await _ask(argv, env=env, patience=_REPLY_PATIENCE)
+    code, said = await ask(argv, env=env, patience=_REPLY_PATIENCE)
     return checkup.reply_row(said, code)
-
-
-def _elsewhere() -> tempfile.TemporaryDirectory[str]:
-    """An empty folder: a program that is asked about itself finds no settings of the project there."""
-    return tempfile.TemporaryDirectory(prefix="untildone-doctor-")
-
-
-async def _ask(
-    argv: Sequence[str], *, env: Mapping[str, str], patience: float = _PATIENCE
-) -> tuple[int | None, str]:
-    """What a program answers: its exit code (None: it did not end in time or cannot be started) and its output."""
-    with _elsewhere() as empty:
-        return await _answer(argv, env, empty, patience)
-
-
-async def _answer(argv: Sequence[str], env: Mapping[str, str], cwd: str, patience: float) -> tuple[int | None, str]:
-    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdin=null, stdout=pipe, stderr=asyncio.subprocess.STDOUT, env=dict(env), cwd=cwd
-        )
-    except OSError as broken:
-        return None, f"cannot be started: {broken.strerror}"
-    try:
-        out, _ = await asyncio.wait_for(process.communicate(), patience)
-    except TimeoutError:
-        return None, f"no answer within {patience:.0f} s"
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode, out.decode("utf-8", "replace").strip()
 
 
 # --- git -------------------------------------------------------------------------------------------
@@ -194,7 +162,7 @@ async def _git(folder: Path) -> Finding:
 
 
 async def _own_identity() -> GitResult:
-    with _elsewhere() as empty:
+    with tempfile.TemporaryDirectory(prefix="untildone-doctor-") as empty:
         return await git(("var", "GIT_AUTHOR_IDENT"), cwd=Path(empty), check=False)
 
 
@@ -326,7 +294,7 @@ async def _clock() -> Finding:
     program = shutil.which("timedatectl")
     if program is None:
         return checkup.clock_row(zone, synchronized=None)
-    code, said = await _ask([program, "show", "--property=NTPSynchronized", "--value"], env=os.environ)
+    code, said = await ask([program, "show", "--property=NTPSynchronized", "--value"], env=os.environ)
     known = code == 0 and said in {"yes", "no"}
     return checkup.clock_row(zone, synchronized=said == "yes" if known else None)
 
@@ -355,7 +323,7 @@ async def _awake() -> Finding:
     """Whether the machine can be kept from sleeping, found out by doing it for a moment."""
     for name, *arguments in WAYS:
         if (program := shutil.which(name)) is not None:
-            code, said = await _ask([program, *arguments, "true"], env=os.environ)
+            code, said = await ask([program, *arguments, "true"], env=os.environ)
             if code == 0:
                 return Finding(name="awake", status="ok", detail=f"{name} keeps the machine from sleeping")
             detail = f"{name} cannot keep the machine awake: {one_line(said, 100)}"

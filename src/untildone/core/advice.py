@@ -29,7 +29,7 @@ _ADVICE: Mapping[Reason, str] = {
     "then `untildone resume {name}`.",
     Reason.PERMISSION_DENIED: "Allow what was denied with `untildone resume {name} --allowed-tools ...`, "
     "or use `--skip-permissions` in a sandbox.",
-    Reason.AUTHENTICATION: "Run `claude` once and log in, then `untildone resume {name}`.",
+    Reason.AUTHENTICATION: "{login}, then `untildone resume {name}`.",
     Reason.BILLING: "Add credit to the account, then `untildone resume {name}`.",
     Reason.MODEL_NOT_FOUND: "Choose another model: `untildone resume {name} --model ...`.",
     Reason.USAGE_LIMIT: "Go on with `untildone resume {name}` after the reset; "
@@ -93,8 +93,20 @@ def advice(reason: str, state: LoopState) -> str:
         return f"{way} To let the agent try again: {more}." if way else f"Go on with {more}."
     if known is Reason.VALIDATION_PASSED and not state.commits:
         return f"Review the changes; `untildone brief {name}` has the evidence."
-    usual = _ADVICE[known].format(name=name, id=state.run_id, cooldown=format_duration(state.policy.breaker_cooldown))
+    cooldown = format_duration(state.policy.breaker_cooldown)
+    usual = _ADVICE[known].format(name=name, id=state.run_id, cooldown=cooldown, login=_login(state))
     return f"{way} {usual}".strip()
+
+
+def _login(state: LoopState) -> str:
+    """What to do about a login that was refused, by what Claude Code said it used."""
+    match state.lane:
+        case "ANTHROPIC_API_KEY":
+            return "Put a valid key into ANTHROPIC_API_KEY, or unset it and log in with `untildone login`"
+        case "apiKeyHelper":
+            return "Mend the `apiKeyHelper` in Claude Code's settings: the key it gives was refused"
+        case _:
+            return "Log in with `untildone login`, or set ANTHROPIC_API_KEY"
 
 
 def driver_gone(state: LoopState) -> str:

@@ -20,7 +20,7 @@ _MILLISECONDS = 1e11
 _EARLIEST, _LATEST = 1e9, 1e10
 """Epoch seconds from 2001 to 2286: no login ends outside of that, so whatever says so is nonsense."""
 _SAID = 200
-LOG_IN = "log in with `claude auth login`, or set ANTHROPIC_API_KEY"
+LOG_IN = "log in with `untildone login`, or set ANTHROPIC_API_KEY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,9 @@ _FORMAT = frozenset({"extensions.objectformat", "extensions.refstorage"})
 _PLAIN = frozenset({"core.autocrlf", "core.eol", "core.filemode", "core.ignorecase", "core.symlinks"})
 _IDENTITY = frozenset({"user.email", "user.name"})
 _WORD = re.compile(r"[a-z0-9]{1,20}")
-_REACHING = re.compile(r"(core\.(sshcommand|gitproxy)|credential\.|http\.|url\.|protocol\.|remote\.[^\n]*\.(?!url|fetch))")
+_REACHING = re.compile(
+    r"core\.(sshcommand|gitproxy)|credential\.|http\.|url\.|protocol\.|include(if)?\.|remote\.[^\n]*\.(?!url|fetch)"
+)
 _NETWORK = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
 """No remote helpers: `ext::` is a command."""
 
@@ -105,9 +107,7 @@ def _format(settings: Iterable[tuple[str, str]]) -> str:
 
 def _told(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Settings that are no more than a word or a name, as git takes them from the environment."""
-    plain = [
-        (key, value) for key, value in settings if key in _IDENTITY or (key in _PLAIN and _WORD.fullmatch(value))
-    ]
+    plain = [(key, value) for key, value in settings if key in _IDENTITY or (key in _PLAIN and _WORD.fullmatch(value))]
     told = os.environ.get("GIT_CONFIG_COUNT", "")
     first = int(told) if re.fullmatch(r"[0-9]{1,4}", told) else 0
     env = {"GIT_CONFIG_COUNT": str(first + len(plain))}
