@@ -120,7 +120,8 @@ def policy(resolved: Resolved, *, now: float, zone: tzinfo | None = None) -> Pol
             raise UsageError(f"the deadline {resolved.value('deadline')} has already passed")
     agreed = Policy(**fields)
     foreign = {BY_NAME[name].field for name in resolved.untrusted}
-    own = Policy(**{name: None if name in foreign else value for name, value in fields.items()})
+    kept: dict[str, Any] = {name: None if name in foreign else value for name, value in fields.items()}
+    own = Policy(**kept)
     if not own.unbounded and not has_finite_limit(own):
         # Otherwise a repository could permit a run of any size by limiting it to a billion iterations.
         but = "; the project file may only lower your limits until `untildone config trust`" if own != agreed else ""
