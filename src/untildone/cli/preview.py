@@ -6,7 +6,6 @@ from pathlib import Path
 
 from untildone.cli.streams import screen_width
 from untildone.cli.tables import hanging
-from untildone.config import is_file
 from untildone.core.contract import CheckSpec
 from untildone.core.decide import Iterate
 from untildone.core.durations import format_duration
@@ -20,6 +19,7 @@ from untildone.core.state import LoopState
 from untildone.git.inspection import inspecting
 from untildone.git.repository import project_root
 from untildone.trees import planned_worktree
+from untildone.witness.usher import FolderUsher
 
 
 def preview_text(spec: RunSpec, policy: Policy, worktree: str | None = None) -> str:
@@ -107,8 +107,5 @@ def _commands(spec: RunSpec) -> list[tuple[str, str | None]]:
 
 
 def _paper(spec: RunSpec, name: str | None, cap: int) -> Paper | None:
-    path = Path(spec.cwd) / (name or "")
-    if not name or not is_file(path):
-        return None
-    with path.open("rb") as file:
-        return Paper(file.read(cap).decode("utf-8", "replace"), path.stat().st_size)
+    found = FolderUsher(spec.cwd).read_text(name, cap=cap) if name else None
+    return Paper(*found) if found is not None else None

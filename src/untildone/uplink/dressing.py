@@ -72,7 +72,7 @@ class Dressing:
 
 
 def veiled(event: Event) -> Event:
-    """The event without what stays on this machine: where notices go to, what a hidden check looks at, keys of servers."""
+    """The event without what stays here: where notices go to, what a hidden check looks at, keys of servers."""
     if isinstance(event, ContinuousStarted | SettingsChanged):
         spec = event.spec
         checks = tuple(replace(one, command=HIDDEN) if one.hidden else one for one in spec.contract.checks)
