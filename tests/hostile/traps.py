@@ -415,7 +415,8 @@ TRAPS: Mapping[str, Callable[[Trap], None]] = {
         process_filter, attributes_in_the_git_folder, text_conversion, external_diff, aliases, pagers, signatures,
         included, included_if, of_this_worktree, promised_objects, bare_subfolder, bare_beside_a_broken_one, git_file,
         git_link, common_folder, another_tree, submodule, config_is_a_pipe, broken_index, branch_with_escapes,
-        notes_that_lead_outside, settings_of_claude, loop_of_somebody, tasks_of_somebody, modules_of_python, programs_of_the_folder,
+        notes_that_lead_outside, settings_of_claude, loop_of_somebody, tasks_of_somebody, modules_of_python,
+        programs_of_the_folder,
         *REFUSED.values(),
     )
 }  # fmt: skip

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,9 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
     looks: list[tuple[str, Awaitable[Finding | list[Finding]], str]] = [
         ("git", _git(asked.folder), "install git"),
         ("claude", _claude(asked, values, now, until), "install Claude Code, or give --claude PROGRAM"),
-        ("remote", _remote(asked.folder), "see the line of the folder"),
+        ("remote", _remote(asked.folder), ""),
         ("store", _store(asked.store), "give another folder with --store"),
-        ("folder", _folder(asked, values), ""),
+        ("folder", _folder(asked, values), "a run would fail here as well"),
         ("clock", _clock(), ""),
         ("notify", _notify(asked, values), "mend the address, or install what it names"),
         ("awake", _awake(), ""),
@@ -150,8 +150,7 @@ async def _login(program: str, values: Mapping[str, Any], env: Mapping[str, str]
 
 async def _git(folder: Path) -> Finding:
     version = (await git(("--version",), cwd=folder)).text.removeprefix("git version ")
-    async with inspecting(folder) as repository:
-        identity = await repository.git("var", "GIT_AUTHOR_IDENT") if repository else await _own_identity()
+    identity = await _identity(folder)
     if identity.code != 0:
         fix = "`git config --global user.name NAME` and `git config --global user.email ADDRESS`"
         detail = f"{version}; it does not know you, so commits are made as untildone"
@@ -161,18 +160,25 @@ async def _git(folder: Path) -> Finding:
     )
 
 
-async def _own_identity() -> GitResult:
+async def _identity(folder: Path) -> GitResult:
+    with suppress(WorkspaceError):  # the row of the folder tells
+        async with inspecting(folder) as repository:
+            if repository is not None:
+                return await repository.git("var", "GIT_AUTHOR_IDENT")
     with tempfile.TemporaryDirectory(prefix="untildone-doctor-") as empty:
         return await git(("var", "GIT_AUTHOR_IDENT"), cwd=Path(empty), check=False)
 
 
 async def _remote(folder: Path) -> Finding:
-    async with inspecting(folder) as repository:
-        remotes = repository.remotes if repository else {}
-        if repository is None or not remotes:
-            return Finding(name="remote", status="ok", detail="there is none: the work stays here")
-        name = "origin" if "origin" in remotes else next(iter(remotes))
-        return await _reached(repository, name, remotes[name])
+    try:
+        async with inspecting(folder) as repository:
+            remotes = repository.remotes if repository else {}
+            if repository is None or not remotes:
+                return Finding(name="remote", status="ok", detail="there is none: the work stays here")
+            name = "origin" if "origin" in remotes else next(iter(remotes))
+            return await _reached(repository, name, remotes[name])
+    except WorkspaceError:
+        return Finding(name="remote", status="unknown", detail="git refuses to look at the folder")
 
 
 async def _reached(repository: Inspection, name: str, address: str) -> Finding:

@@ -29,7 +29,7 @@ _PLAIN = frozenset({"core.autocrlf", "core.eol", "core.filemode", "core.ignoreca
 _IDENTITY = frozenset({"user.email", "user.name"})
 _WORD = re.compile(r"[a-z0-9]{1,20}")
 _REACHING = re.compile(
-    r"core\.(sshcommand|gitproxy)|credential\.|http\.|url\.|protocol\.|include(if)?\.|remote\.[^\n]*\.(?!url|fetch)"
+    r"core\.(sshcommand|gitproxy)|credential\.|http\.|url\.|protocol\.|include(if)?\.|remote\..+\.(?!url$|fetch$)[^.]+$"
 )
 _NETWORK = {"GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
 """No remote helpers: `ext::` is a command."""
