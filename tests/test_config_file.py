@@ -205,7 +205,8 @@ def test_a_list_of_what_agents_may_run_is_a_list_of_text(tmp_path: Path, text: s
 
 WORDS = (
     "1h30m", "07:30", "9999-12-31T23:59", "0001-01-01T00:00", "5%", "99.99%", "512M", "9" * 30 + "T", "$5", "1e308",
-    "nan", "http://x", "../x", "~", "~x/y", "pr", "resume", "pushed", "x,y(z", "'", "a b", "\x1b[31m", "\n", "a\0b", "0x10",
+    "nan", "http://x",
+    "../x", "~", "~x/y", "pr", "resume", "pushed", "x,y(z", "'", "a b", "\x1b[31m", "\n", "a\0b", "0x10",
 )  # fmt: skip
 NUMBERS = ("9" * 4000, "9" * 5000, "-" + "9" * 5000, "0x" + "f" * 5000, "1e400", "9" * 400 + ".5", "-nan", "inf", "1.5")
 PLAIN = st.one_of(

@@ -13,6 +13,7 @@ from core.night_kit import POLICY, night, reported, validation
 from core.run_kit import START, after, completed, done_claim, failed, now_of, opening, records, started
 from untildone.core import events as ev
 from untildone.core import trace as tr
+from untildone.core.advice import advice
 from untildone.core.fold import HANDLERS, fold
 from untildone.core.limits import is_reached, limit_of
 from untildone.core.oneliners import check_template, closing_lines, monitor_line, result_line
@@ -163,6 +164,19 @@ def test_every_stop_reason_has_an_exit_code_and_a_helpful_line(reason: Reason) -
     assert view.success == (view.exit_code == 0)
     assert "`" in view.advice
     assert "{" not in view.advice
+
+
+@pytest.mark.parametrize(
+    ("lane", "said"),
+    [
+        ("ANTHROPIC_API_KEY", "Put a valid key into ANTHROPIC_API_KEY, or unset it"),
+        ("apiKeyHelper", "Mend the `apiKeyHelper`"),
+        ("none", "Log in with `untildone login`"),
+        (None, "Log in with `untildone login`"),
+    ],
+)
+def test_a_refused_login_names_what_was_refused(lane: str | None, said: str) -> None:
+    assert advice(Reason.AUTHENTICATION, LoopState(lane=lane)).startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -154,6 +156,19 @@ def hooked(trap: Trap, event: str) -> None:
     assert '"block"' not in done.stdout, "a loop that came with a clone holds no session"
 
 
+def page(url: str) -> str:
+    """A page of a run, as soon as the server has read it from the store."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+                said: str = answer.read().decode()
+                return said
+        except urllib.error.HTTPError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 @pytest.mark.soak
 def test_a_server_runs_nothing_of_any_clone(tmp_path: Path, locked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One server, started in a clone, with a run in each of the others."""
@@ -172,8 +187,7 @@ def test_a_server_runs_nothing_of_any_clone(tmp_path: Path, locked: int, monkeyp
         assert process.stdout is not None
         url = process.stdout.readline().split()[3]
         for run_id, trap in traps.items():
-            with urllib.request.urlopen(f"{url}/runs/{run_id}", timeout=PATIENCE) as answer:
-                assert trap.folder.name in answer.read().decode()
+            assert trap.folder.name in page(f"{url}/runs/{run_id}")
     finally:
         process.terminate()
         process.communicate(timeout=PATIENCE)
