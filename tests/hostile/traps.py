@@ -33,7 +33,9 @@ class Trap:
     def __post_init__(self) -> None:
         self.outside.mkdir(parents=True)
         new_repository(self.folder, files={"README.md": "hello\n", "a.txt": "a\n"})
-        (self.folder / "a.txt").write_text("changed\n")
+        # As long as before, and another time: git has to read both, through whatever filter there is.
+        (self.folder / "a.txt").write_text("b\n")
+        os.utime(self.folder / "README.md", (2e9, 2e9))
         self.cwd = self.folder
 
     @property
@@ -82,7 +84,7 @@ class Trap:
         return (
             f'[core]\n\tfsmonitor = "{self.payload}"\n\thooksPath = "{self.hooks_at("evil-hooks")}"\n'
             f'\tsshCommand = "{self.payload} #"\n\tpager = "{self.payload}"\n\taskPass = "{self.script()}"\n'
-            '[protocol "ext"]\n\tallow = always\n'
+            f'[filter "evil"]\n\tclean = "{self.payload}; cat"\n[protocol "ext"]\n\tallow = always\n'
             f'[remote "origin"]\n\turl = "ext::sh -c {self.payload.replace(" ", "% ")}"\n'
         )
 
@@ -270,7 +272,8 @@ def submodule(trap: Trap) -> None:
         f'[submodule "lib"]\n\tpath = lib\n\turl = ./lib\n\tupdate = "!{trap.payload}"\n\tignore = none\n',
     )
     trap.config(f'[submodule "lib"]\n\turl = ./lib\n\tactive = true\n\tupdate = "!{trap.payload}"\n\tignore = none')
-    (inner / "README.md").write_text("changed\n")
+    (inner / ".gitattributes").write_text("* filter=evil\n")
+    os.utime(inner / "README.md", (2e9, 2e9))
 
 
 def config_is_a_pipe(trap: Trap) -> None:
