@@ -267,13 +267,15 @@ def submodule(trap: Trap) -> None:
         config.write("\n" + trap.programs())
     head = (inner / ".git" / "refs" / "heads" / "main").read_text().strip()
     trap.git("update-index", "--add", "--cacheinfo", f"160000,{head},lib")
-    trap.file(
-        ".gitmodules",
-        f'[submodule "lib"]\n\tpath = lib\n\turl = ./lib\n\tupdate = "!{trap.payload}"\n\tignore = none\n',
-    )
-    trap.config(f'[submodule "lib"]\n\turl = ./lib\n\tactive = true\n\tupdate = "!{trap.payload}"\n\tignore = none')
+    trap.file(".gitmodules", '[submodule "lib"]\n\tpath = lib\n\turl = ./lib\n\tignore = none\n')
+    trap.config('[submodule "lib"]\n\turl = ./lib\n\tactive = true\n\tignore = none')
     (inner / ".gitattributes").write_text("* filter=evil\n")
     os.utime(inner / "README.md", (2e9, 2e9))
+
+
+def submodule_update(trap: Trap) -> None:
+    submodule(trap)
+    trap.config(f'[submodule "lib"]\n\tupdate = "!{trap.payload}"')
 
 
 def config_is_a_pipe(trap: Trap) -> None:
@@ -417,7 +419,8 @@ TRAPS: Mapping[str, Callable[[Trap], None]] = {
         upload_pack, upload_pack_as_address, address_rewritten, git_proxy, credential_helper, ask_pass, clean_filter,
         process_filter, attributes_in_the_git_folder, text_conversion, external_diff, aliases, pagers, signatures,
         included, included_if, of_this_worktree, promised_objects, bare_subfolder, bare_beside_a_broken_one, git_file,
-        git_link, common_folder, another_tree, submodule, config_is_a_pipe, broken_index, branch_with_escapes,
+        git_link, common_folder, another_tree, submodule, submodule_update, config_is_a_pipe, broken_index,
+        branch_with_escapes,
         notes_that_lead_outside, settings_of_claude, loop_of_somebody, tasks_of_somebody, modules_of_python,
         programs_of_the_folder,
         *REFUSED.values(),
