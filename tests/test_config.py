@@ -225,11 +225,15 @@ def test_limits_of_a_file_that_is_not_trusted_permit_no_run(tmp_path: Path, env:
 def test_trust_ends_when_the_file_changes_or_moves(tmp_path: Path, env: dict[str, str]) -> None:
     store = config.state_dir(env)
     file = write(tmp_path / "untildone.toml", 'on_stop = "x"\n')
+
+    def is_trusted(path: Path) -> bool:
+        return config.is_trusted(path, store, path.read_bytes())
+
     config.trust(file, store)
-    assert config.is_trusted(file, store)
-    assert not config.is_trusted(write(tmp_path / "other" / "untildone.toml", 'on_stop = "x"\n'), store)
+    assert is_trusted(file)
+    assert not is_trusted(write(tmp_path / "other" / "untildone.toml", 'on_stop = "x"\n'))
     write(file, 'on_stop = "y"\n')
-    assert not config.is_trusted(file, store)
+    assert not is_trusted(file)
 
 
 def test_an_overruled_command_needs_no_trust(tmp_path: Path, env: dict[str, str]) -> None:

@@ -92,8 +92,10 @@ def resolve(
         Layer(given=_from_environment(env), base=base, seconds=True),
     ]
     if project_file is not None:
-        trusted = is_trusted(project_file, state_dir(env))
-        layers.append(Layer(given=from_file(project_file), base=project_file.parent, trusted=trusted))
+        # Read once: what is trusted is what is used, whoever writes meanwhile.
+        content = _read(project_file)
+        trusted = is_trusted(project_file, state_dir(env), content)
+        layers.append(Layer(given=from_file(project_file, content), base=project_file.parent, trusted=trusted))
     if user_file is not None:
         layers.append(Layer(given=from_file(user_file), base=user_file.parent))
     profile, origin = _settle(BY_NAME["profile"], layers)
@@ -261,7 +263,7 @@ def _xdg(env: Mapping[str, str], variable: str, fallback: str) -> Path:
 
 def trust(path: Path, store: Path) -> Path:
     """Remember that this file, as it is now, may set everything; returns the mark."""
-    mark = _trust_mark(path, store)
+    mark = _trust_mark(path, store, _read(path))
     try:
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.write_text(f"{path.resolve()}\n", encoding="utf-8")
@@ -270,13 +272,13 @@ def trust(path: Path, store: Path) -> Path:
     return mark
 
 
-def is_trusted(path: Path, store: Path) -> bool:
+def is_trusted(path: Path, store: Path, content: bytes) -> bool:
     """Whether the user trusted exactly this file with exactly this content."""
-    return is_file(_trust_mark(path, store))
+    return is_file(_trust_mark(path, store, content))
 
 
-def _trust_mark(path: Path, store: Path) -> Path:
-    digest = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape") + b"\0" + _read(path))
+def _trust_mark(path: Path, store: Path, content: bytes) -> Path:
+    digest = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape") + b"\0" + content)
     return store / "trusted" / digest.hexdigest()
 
 

@@ -37,9 +37,9 @@ class Given:
     """Where each item of a list was given, if they have lines of their own."""
 
 
-def from_file(path: Path) -> dict[str, Given]:
-    """Every setting in a file. ConfigError names file and line of what is no setting."""
-    text = _text(path)
+def from_file(path: Path, content: bytes | None = None) -> dict[str, Given]:
+    """Every setting in a file, or in what was read from it. ConfigError names file and line of what is no setting."""
+    text = _text(path, read(path) if content is None else content)
     table, prefix = _table(text, path)
     page = _Page(path, text, prefix)
     given: dict[str, Given] = {}
@@ -104,8 +104,7 @@ class _Page:
         return ".".join(filter(None, (self._prefix, *tables)))
 
 
-def _text(path: Path) -> str:
-    content = read(path)
+def _text(path: Path, content: bytes) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as broken:

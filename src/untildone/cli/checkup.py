@@ -125,7 +125,7 @@ async def _claude(asked: Questions, values: Mapping[str, Any], now: float, until
     env = _claude_environment(values)
     login = await login_of(program, env)
     rows = [Finding(name="claude", status="ok", detail=f"{one_line(said, 100)} at {program}")]
-    rows.append(await _login(program, values, env) if asked.online else checkup.login_row(login))
+    rows.append(await _login(program, values, env, login.method) if asked.online else checkup.login_row(login))
     if until is not None:
         rows.append(checkup.login_life_row(login, until, now))
     return rows
@@ -136,13 +136,13 @@ def _claude_environment(values: Mapping[str, Any]) -> dict[str, str]:
     return env | ({"CLAUDE_CONFIG_DIR": str(values["config_dir"])} if values.get("config_dir") else {})
 
 
-async def _login(program: str, values: Mapping[str, Any], env: Mapping[str, str]) -> Finding:
+async def _login(program: str, values: Mapping[str, Any], env: Mapping[str, str], method: str) -> Finding:
     """One tiny request: settings, hooks and servers of the project are not part of the question."""
     model = ["--model", str(values["model"])] if values.get("model") else []
     argv = [program, "-p", "--output-format", "json", "--max-turns", "1", "--strict-mcp-config"]
     argv += [*model, "--no-session-persistence", "--", "Answer with the word ok."]
     code, said = await ask(argv, env=env, patience=_REPLY_PATIENCE)
-    return checkup.reply_row(said, code)
+    return checkup.reply_row(said, code, method)
 
 
 # --- git -------------------------------------------------------------------------------------------

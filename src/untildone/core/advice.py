@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from untildone.core.checkup import refused_login
 from untildone.core.durations import LONGEST, format_duration
 from untildone.core.limits import limit_of
 from untildone.core.obstacles import way_out
@@ -93,20 +94,9 @@ def advice(reason: str, state: LoopState) -> str:
         return f"{way} To let the agent try again: {more}." if way else f"Go on with {more}."
     if known is Reason.VALIDATION_PASSED and not state.commits:
         return f"Review the changes; `untildone brief {name}` has the evidence."
-    cooldown = format_duration(state.policy.breaker_cooldown)
-    usual = _ADVICE[known].format(name=name, id=state.run_id, cooldown=cooldown, login=_login(state))
+    cooldown, login = format_duration(state.policy.breaker_cooldown), refused_login(state.lane)
+    usual = _ADVICE[known].format(name=name, id=state.run_id, cooldown=cooldown, login=login[:1].upper() + login[1:])
     return f"{way} {usual}".strip()
-
-
-def _login(state: LoopState) -> str:
-    """What to do about a login that was refused, by what Claude Code said it used."""
-    match state.lane:
-        case "ANTHROPIC_API_KEY":
-            return "Put a valid key into ANTHROPIC_API_KEY, or unset it and log in with `untildone login`"
-        case "apiKeyHelper":
-            return "Mend the `apiKeyHelper` in Claude Code's settings: the key it gives was refused"
-        case _:
-            return "Log in with `untildone login`, or set ANTHROPIC_API_KEY"
 
 
 def driver_gone(state: LoopState) -> str:
