@@ -25,7 +25,12 @@ PATIENCE = 20.0
 _BORROWED = ("objects", "refs", "packed-refs", "reftable", "shallow", "info")
 # Words and nothing else: how files are stored and compared.
 _FORMAT = frozenset({"extensions.objectformat", "extensions.refstorage"})
-_PLAIN = frozenset({"core.autocrlf", "core.eol", "core.filemode", "core.ignorecase", "core.symlinks"})
+_PLAIN = frozenset(
+    {
+        "core.autocrlf", "core.eol", "core.filemode", "core.ignorecase", "core.precomposeunicode", "core.symlinks",
+        "status.showuntrackedfiles",
+    }
+)  # fmt: skip
 _IDENTITY = frozenset({"user.email", "user.name"})
 _WORD = re.compile(r"[a-z0-9]{1,20}")
 _REACHING = re.compile(
