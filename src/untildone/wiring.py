@@ -98,6 +98,8 @@ class Surroundings:
 
 async def start_run(spec: RunSpec, policy: Policy, around: Surroundings, *, run_id: str) -> LoopState:
     """Begin a new run and drive it to its stop."""
+    if around.agent is None:  # one that goes on may have nothing to do but to land what is done
+        await _refuse_without_login(spec, around)
     return await _drive(run_id, spec, policy, around, [beginning(run_id, spec, policy)])
 
 
@@ -162,8 +164,6 @@ async def _drive(
     from untildone.trees import tidying
     from untildone.uplink.serving import uplinked
 
-    if around.agent is None:
-        await _refuse_without_login(spec, around)
     parts = around.dress(await _parts(spec, around, run_id, policy))
     line = _line(spec, around, run_id)
     lease = await around.log.acquire(run_id, name=spec.name, folder=spec.cwd)
