@@ -39,7 +39,7 @@ def night(scratch: Path, folder: Path, wanted: Sequence[str], claude: str | None
         policy=config.policy(resolved, now=clock.now()),
         claude=find_claude(spec.options.claude, path=path),
         path=path,
-        loop=(sys.executable, "-P", "-m", UNDERSTUDY),
+        loop=(sys.executable, "-m", UNDERSTUDY),
         python=python_path(os.environ),
         open_log=lambda store: wiring.open_log(store, clock),
         clock=clock,
