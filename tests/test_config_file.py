@@ -1,14 +1,22 @@
 """A settings file, line by line: the [contract] table, and errors that name file and line."""
 
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import date, datetime, time
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from untildone import config
+from untildone.cli.preview import preview_text
 from untildone.config_file import from_file
 from untildone.core.contract import CheckSpec
 from untildone.core.policy import RunSpec
-from untildone.errors import ConfigError, UsageError
+from untildone.core.settings import SETTINGS
+from untildone.errors import ConfigError, UntildoneError, UsageError
 
 FULL = """\
 max_runs = 3
@@ -92,7 +100,7 @@ def test_flags_take_the_place_of_what_the_file_says(tmp_path: Path, env: dict[st
 )
 def test_a_contract_counts_only_when_it_is_trusted(tmp_path: Path, env: dict[str, str], part: str) -> None:
     file = written(tmp_path, f"[contract]\n{part}\n")
-    with pytest.raises(ConfigError, match=rf"sets {part.split(' ', maxsplit=1)[0]}, .*untildone config trust"):
+    with pytest.raises(ConfigError, match=rf"sets {part.split(' ', maxsplit=1)[0]}: .*untildone config trust"):
         config.resolve({}, env=env, project_file=file)
 
 
@@ -191,3 +199,79 @@ def test_a_list_of_what_agents_may_run_is_a_list_of_text(tmp_path: Path, text: s
     path.write_text(text)
     with pytest.raises(ConfigError, match="two lists of text"):
         from_file(path)
+
+
+# --- whatever somebody writes --------------------------------------------------------------------
+
+WORDS = (
+    "1h30m", "07:30", "9999-12-31T23:59", "0001-01-01T00:00", "5%", "99.99%", "512M", "9" * 30 + "T", "$5", "1e308",
+    "nan", "http://x",
+    "../x", "~", "~x/y", "pr", "resume", "pushed", "x,y(z", "'", "a b", "\x1b[31m", "\n", "a\0b", "0x10",
+)  # fmt: skip
+NUMBERS = ("9" * 4000, "9" * 5000, "-" + "9" * 5000, "0x" + "f" * 5000, "1e400", "9" * 400 + ".5", "-nan", "inf", "1.5")
+PLAIN = st.one_of(
+    st.integers().map(str), st.floats().map(repr), st.sampled_from(NUMBERS), st.sampled_from(("true", "false")),
+    st.text(st.characters(blacklist_categories=("Cs",)), max_size=12).map(json.dumps),
+    st.sampled_from(WORDS).map(json.dumps),
+    st.sampled_from((date(2026, 1, 1), datetime(2026, 1, 1, 7, 30), time(7, 30))).map(str),  # noqa: DTZ001 -- as TOML has
+)  # fmt: skip
+KEYS = st.sampled_from(("name", "run", "timeout", "folder", "hidden", "x"))
+
+
+def within(inner: "st.SearchStrategy[str]") -> "st.SearchStrategy[str]":
+    tables = st.dictionaries(KEYS, inner, max_size=3)
+    return st.one_of(
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]"),
+        tables.map(lambda table: f"{{{', '.join(f'{key} = {value}' for key, value in table.items())}}}"),
+    )
+
+
+NAMES = st.sampled_from([setting.name for setting in SETTINGS])
+VALUES = st.recursive(PLAIN, within, max_leaves=5)
+
+
+@given(lines=st.dictionaries(NAMES, VALUES, min_size=1, max_size=2), in_contract=st.booleans())
+@example(lines={"max_runs": "9" * 5000}, in_contract=False)
+@example(lines={"max_runs": "0x" + "f" * 5000}, in_contract=False)
+@example(lines={"disk_reserve": json.dumps("9" * 400)}, in_contract=False)
+@example(lines={"model": json.dumps("a\0b")}, in_contract=False)
+def test_whatever_a_file_sets_is_a_run_or_one_line(
+    tmp_path_factory: pytest.TempPathFactory, lines: dict[str, str], *, in_contract: bool
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    file = folder / "any.toml"
+    text = "".join(f"{name} = {value}\n" for name, value in lines.items())
+    file.write_text(("[contract]\n" if in_contract else "") + text, encoding="utf-8")
+    try:
+        found = config.resolve({"max_runs": "3"}, env={"HOME": "/"}, user_file=file, here=folder)
+        limits = config.policy(found, now=1e9)
+        spec = config.run_spec(found, goal="g", cwd=folder, name="n")
+    except UntildoneError as wrong:
+        told = wrong
+    else:
+        assert json.loads(json.dumps([asdict(spec), asdict(limits)]))
+        assert preview_text(spec, limits)
+        return
+    assert (told.exit_code, str(told).isprintable(), len(str(told)) < 600) == (2, True, True), told
+
+
+@given(st.binary(max_size=60))
+@example(b"[tool.untildone]\nx = 1\n")
+@example(b"tool = 3\n")
+@example(b"[tool]\nuntildone = 3\n")
+def test_whatever_lies_there_as_a_file_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    for name in ("untildone.toml", "pyproject.toml"):
+        file = tmp_path_factory.getbasetemp() / name
+        file.write_bytes(content)
+        with suppress(ConfigError):
+            from_file(file)
+
+
+def test_a_mountain_is_no_settings_file(tmp_path: Path) -> None:
+    file = tmp_path / "untildone.toml"
+    with file.open("wb") as mountain:
+        mountain.truncate(1 << 30)
+    with pytest.raises(ConfigError, match="too large to be a settings file"):
+        from_file(file)

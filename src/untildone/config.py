@@ -3,7 +3,7 @@
 import hashlib
 import os.path
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -37,8 +37,8 @@ SERVE_PREFIX = "UNTILDONE_SERVE_"
 _PREFIX = "UNTILDONE_"
 # Relative paths in these mean the folder they were written in, so that a run can be resumed from anywhere.
 _PATHS = frozenset({"hooks_file", "add_dirs", "mcp_config", "claude", "config_dir", "then", "server_token_file"})
-_INSIDE = frozenset({"notes_file", "knowledge_file"})
 _SLUG_LENGTH = 32
+_LONGEST_COMPLAINT = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,8 @@ class Layer:
     """Its values are final: they come from our own table."""
     seconds: bool = False
     """A number without a unit is seconds here, whatever the setting."""
-    guarded: bool = False
-    """It came with a repository and nobody has said yet that it may run commands."""
+    trusted: bool = True
+    """False for a project file that the user has not allowed with `config trust`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,8 @@ class Resolved:
     origins: Mapping[str, str]
     notices: tuple[str, ...] = ()
     """What the user should be told about how something was read."""
+    untrusted: frozenset[str] = frozenset()
+    """Settings whose value comes from a project file that is not trusted: they limit a run, but do not permit one."""
 
     def value(self, name: str) -> Any:
         """The parsed value of a setting."""
@@ -90,8 +92,10 @@ def resolve(
         Layer(given=_from_environment(env), base=base, seconds=True),
     ]
     if project_file is not None:
-        guarded = not is_trusted(project_file, state_dir(env))
-        layers.append(Layer(given=from_file(project_file), base=project_file.parent, guarded=guarded))
+        # Read once: what is trusted is what is used, whoever writes meanwhile.
+        content = _read(project_file)
+        trusted = is_trusted(project_file, state_dir(env), content)
+        layers.append(Layer(given=from_file(project_file, content), base=project_file.parent, trusted=trusted))
     if user_file is not None:
         layers.append(Layer(given=from_file(user_file), base=user_file.parent))
     profile, origin = _settle(BY_NAME["profile"], layers)
@@ -100,11 +104,12 @@ def resolve(
         layers.append(Layer(given=presets, base=base, parsed=True))
     settled = {setting.name: _settle(setting, layers) for setting in SETTINGS}
     settled["land"] = _settle_land(layers)
-    _refuse_untrusted(layers, project_file)
+    values = {name: value for name, (value, _) in settled.items()}
     return Resolved(
-        values={name: value for name, (value, _) in settled.items()},
+        values=values,
         origins={name: origin for name, (_, origin) in settled.items()},
         notices=(*_notices(layers), *misspelt(env)),
+        untrusted=_untrusted(layers, values, project_file),
     )
 
 
@@ -113,10 +118,15 @@ def policy(resolved: Resolved, *, now: float, zone: tzinfo | None = None) -> Pol
     fields = _fields(resolved, "policy")
     fields |= _moments(fields, now, zone)
     agreed = Policy(**fields)
-    if not agreed.unbounded and not has_finite_limit(agreed):
+    foreign = {BY_NAME[name].field for name in resolved.untrusted}
+    kept: dict[str, Any] = {name: None if name in foreign else value for name, value in fields.items()}
+    own = Policy(**kept)
+    if not own.unbounded and not has_finite_limit(own):
+        # Otherwise a repository could permit a run of any size by limiting it to a billion iterations.
+        but = "; the project file may only lower your limits until `untildone config trust`" if own != agreed else ""
         raise UsageError(
             "nothing limits this run: give at least one of -m/--max-runs, --max-iterations, --max-cost, --max-tokens, "
-            "--max-duration or --deadline, or say --unbounded"
+            f"--max-duration or --deadline, or say --unbounded{but}"
         )
     return agreed
 
@@ -264,8 +274,8 @@ def _xdg(env: Mapping[str, str], variable: str, fallback: str) -> Path:
 
 
 def trust(path: Path, store: Path) -> Path:
-    """Remember that this file, as it is now, may set commands; returns the mark."""
-    mark = _trust_mark(path, store)
+    """Remember that this file, as it is now, may set everything; returns the mark."""
+    mark = _trust_mark(path, store, _read(path))
     try:
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.write_text(f"{path.resolve()}\n", encoding="utf-8")
@@ -274,35 +284,38 @@ def trust(path: Path, store: Path) -> Path:
     return mark
 
 
-def is_trusted(path: Path, store: Path) -> bool:
+def is_trusted(path: Path, store: Path, content: bytes) -> bool:
     """Whether the user trusted exactly this file with exactly this content."""
-    return is_file(_trust_mark(path, store))
+    return is_file(_trust_mark(path, store, content))
 
 
-def _trust_mark(path: Path, store: Path) -> Path:
-    digest = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape") + b"\0" + _read(path))
+def _trust_mark(path: Path, store: Path, content: bytes) -> Path:
+    digest = hashlib.sha256(str(path.resolve()).encode("utf-8", "surrogateescape") + b"\0" + content)
     return store / "trusted" / digest.hexdigest()
 
 
-def _refuse_untrusted(layers: Iterable[Layer], path: Path | None) -> None:
-    honoured: set[str] = set()
+def _untrusted(layers: Sequence[Layer], values: Mapping[str, Any], path: Path | None) -> frozenset[str]:
+    """The settings that an untrusted project file decides. ConfigError when it may not: that takes trust."""
+    above: set[str] = set()
     for layer in layers:
-        if layer.guarded:
-            risky = sorted(
-                name
-                for name, given in layer.given.items()
-                if (name not in honoured or BY_NAME[name].adds) and (BY_NAME[name].guarded or _leaves(name, given.raw))
-            )
-            if risky:
-                raise ConfigError(
-                    f"{path} sets {', '.join(risky)}, which can run commands or widen what the agent may do: "
-                    "read it, then allow it with `untildone config trust`"
-                )
-        honoured |= layer.given.keys()
+        if not layer.trusted:
+            break
+        above |= layer.given.keys()
+    else:
+        return frozenset()
+    own = [layer for layer in layers if layer.trusted]
+    decided = {name for name in layer.given if name not in above or BY_NAME[name].adds}
+    refused = sorted(name for name in decided if not _is_open(BY_NAME[name], values[name], own))
+    if refused:
+        raise ConfigError(
+            f"{path} is not trusted and sets {', '.join(refused)}: read it, then allow it with `untildone config "
+            "trust` (until then it may only lower limits)"
+        )
+    return frozenset(decided)
 
 
-def _leaves(name: str, raw: object) -> bool:
-    return name in _INSIDE and (Path(str(raw)).is_absolute() or ".." in Path(str(raw)).parts)
+def _is_open(setting: Setting, value: Any, own: Sequence[Layer]) -> bool:
+    return setting.untrusted is not None and setting.untrusted(value, _settle(setting, own)[0])
 
 
 # --- layers --------------------------------------------------------------------------------------
@@ -359,11 +372,12 @@ def _parsed(setting: Setting, given: Given, layer: Layer) -> Any:
     try:
         value = setting.parse(raw)
     except ValueError as wrong:
+        said = one_line(str(wrong), _LONGEST_COMPLAINT)
         if layer.flags:
-            raise UsageError(f"{given.origin} {wrong}") from wrong
+            raise UsageError(f"{given.origin} {said}") from wrong
         one_of_many = isinstance(wrong, BadCheck) and wrong.at < len(given.places)
         origin = given.places[wrong.at] if isinstance(wrong, BadCheck) and one_of_many else given.origin
-        raise ConfigError(f"{origin}: {setting.name} {wrong}") from wrong
+        raise ConfigError(f"{origin}: {setting.name} {said}") from wrong
     return _anchored(value, layer.base) if setting.name in _PATHS else value
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from untildone.core.dataclass import dataclass
+from untildone.core.printable import one_line
 from untildone.core.settings import BY_NAME
 from untildone.core.settings_delivery import CHECKING
 from untildone.errors import ConfigError
@@ -14,6 +15,9 @@ from untildone.errors import ConfigError
 CONTRACT = "contract"
 """The table that holds what must hold before work counts as done."""
 
+_LARGEST = 4 << 20
+"""Bytes of a settings file; a `pyproject.toml` may hold much else."""
+_BITS = 63
 OWN_FILE = "config.toml"
 HOOK = "hook"
 """The table of what agents may run inside Claude Code; a hook reads it, and only from the user's own file."""
@@ -33,9 +37,9 @@ class Given:
     """Where each item of a list was given, if they have lines of their own."""
 
 
-def from_file(path: Path) -> dict[str, Given]:
-    """Every setting in a file. ConfigError names file and line of what is no setting."""
-    text = _text(path)
+def from_file(path: Path, content: bytes | None = None) -> dict[str, Given]:
+    """Every setting in a file, or in what was read from it. ConfigError names file and line of what is no setting."""
+    text = _text(path, read(path) if content is None else content)
     table, prefix = _table(text, path)
     page = _Page(path, text, prefix)
     given: dict[str, Given] = {}
@@ -43,7 +47,7 @@ def from_file(path: Path) -> dict[str, Given]:
         if key == HOOK:
             _own_only(page, raw)
         elif key != CONTRACT:
-            given[_known(key, page)] = Given(raw, page.place(key))
+            given[_known(key, page)] = _given(raw, page.place(key))
     for key, value in _contract(table, page).items():
         if key in given:
             raise ConfigError(
@@ -56,9 +60,13 @@ def from_file(path: Path) -> dict[str, Given]:
 def read(path: Path) -> bytes:
     """The bytes of a settings file."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
     except OSError as gone:
         raise ConfigError(f"{path} cannot be read: {gone.strerror}") from gone
+    if len(content) > _LARGEST:
+        raise ConfigError(f"{path} is too large to be a settings file")
+    return content
 
 
 class _Page:
@@ -96,8 +104,7 @@ class _Page:
         return ".".join(filter(None, (self._prefix, *tables)))
 
 
-def _text(path: Path) -> str:
-    content = read(path)
+def _text(path: Path, content: bytes) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as broken:
@@ -110,15 +117,16 @@ def _table(text: str, path: Path) -> tuple[dict[str, Any], str]:
 
     try:
         table: Any = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as broken:
-        raise ConfigError(f"{path} is not valid TOML: {broken}") from broken
+    except ValueError as broken:  # also a number with more digits than Python reads
+        raise ConfigError(f"{path} is not valid TOML: {one_line(str(broken))}") from broken
     except RecursionError as broken:
         raise ConfigError(f"{path} is nested too deeply to be a settings file") from broken
     if path.name != "pyproject.toml":
         return table, ""
-    table = table.get("tool", {}).get("untildone", {})
-    if not isinstance(table, dict):
-        raise ConfigError(f"{path}: tool.untildone must be a table")
+    for name in ("tool", "untildone"):
+        table = table.get(name, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"{path}: tool.untildone must be a table")
     return table, "tool.untildone"
 
 
@@ -138,8 +146,21 @@ def _contract(table: Mapping[str, Any], page: _Page) -> dict[str, Given]:
         name = _CONTRACT_KEYS[key]
         if name in given:
             raise ConfigError(f"{place}: {name} is set twice in [{CONTRACT}]: keep one of them")
-        given[name] = Given(raw, place, page.items(CONTRACT, key))
+        given[name] = _given(raw, place, page.items(CONTRACT, key))
     return given
+
+
+def _given(raw: object, place: str, places: tuple[str, ...] = ()) -> Given:
+    if _has_giant(raw):
+        raise ConfigError(f"{place}: a whole number there has too many digits")
+    return Given(raw, place, places)
+
+
+def _has_giant(raw: object) -> bool:
+    """Whether there is a number that is longer than TOML allows: Python cannot even print some of them."""
+    if isinstance(raw, list | dict):
+        return any(map(_has_giant, raw.values() if isinstance(raw, dict) else raw))
+    return isinstance(raw, int) and raw.bit_length() > _BITS
 
 
 def _own_only(page: _Page, raw: object) -> None:

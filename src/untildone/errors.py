@@ -10,7 +10,8 @@ UntildoneError                  1  base: never raised itself
 │   └── RunBusy                 2  another driver is at work on this run or folder
 ├── RunNotFound                 2  no such run in this store
 ├── AgentError                  1  the agent cannot be started or spoken to
-│   └── AgentMissing            2  there is no `claude` to start
+│   ├── AgentMissing            2  there is no `claude` to start
+│   └── NotLoggedIn             6  Claude Code has neither a login nor a key
 ├── WorkspaceError              1  git or the folder refused
 │   ├── FolderRefused           2  the folder is no place to let an agent work in
 │   ├── DirtyWorkspace          2  the user's own uncommitted work is in the way
@@ -83,6 +84,12 @@ class AgentMissing(AgentError):
     """There is no agent program to start."""
 
     exit_code = 2
+
+
+class NotLoggedIn(AgentError):
+    """Claude Code has neither a login nor a key."""
+
+    exit_code = 6
 
 
 class WorkspaceError(UntildoneError):

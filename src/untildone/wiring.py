@@ -100,6 +100,8 @@ class Surroundings:
 
 async def start_run(spec: RunSpec, policy: Policy, around: Surroundings, *, run_id: str) -> LoopState:
     """Begin a new run and drive it to its stop."""
+    if around.agent is None:  # one that goes on may have nothing to do but to land what is done
+        await _refuse_without_login(spec, around)
     return await _drive(run_id, spec, policy, around, [beginning(run_id, spec, policy)])
 
 
@@ -182,6 +184,20 @@ async def _drive(
     finally:
         await around.log.release(lease, status=journal.state.phase)
     return journal.state
+
+
+async def _refuse_without_login(spec: RunSpec, around: Surroundings) -> None:
+    """Before anything is made or recorded: a run without a login would leave an empty branch behind."""
+    from untildone.agents.argv import find_claude
+    from untildone.agents.login import refuse_without_login
+    from untildone.git.repository import project_root
+
+    if "--settings" in spec.options.extra_args:
+        return  # it may name a key that only Claude Code can look for
+    place, folder = claude_config_dir(spec, around.env), Path(spec.cwd)
+    env = dict(around.env) | ({"CLAUDE_CONFIG_DIR": str(place)} if spec.options.config_dir else {})
+    claude = find_claude(spec.options.claude, path=env.get("PATH"))
+    await refuse_without_login(claude, env, config_dir=place, folders=(folder, project_root(folder)))
 
 
 def _line(spec: RunSpec, around: Surroundings, run_id: str) -> "Line | None":
@@ -367,6 +383,11 @@ def _agent(
         withheld=login_names(spec),
     )
     find_claude(spec.options.claude, path=env.get("PATH"))
+    if env.get("IS_SANDBOX") and "IS_SANDBOX" not in around.env and not reviewing:
+        around.notice(
+            "--skip-permissions as root: Claude Code gets IS_SANDBOX=1, because it refuses this on a machine that is "
+            "no sandbox"
+        )
     require_sandbox(spec.options, path=env.get("PATH"))
     if spec.options.hooks_file is not None:
         load_hooks(Path(spec.options.hooks_file))

@@ -111,6 +111,19 @@ async def test_a_teller_that_refuses_ends_the_process(tmp_path: Path) -> None:
             await agent.iterate(order(), refuse)
 
 
+async def test_settings_that_are_written_out_travel_in_a_file_of_the_user_alone(tmp_path: Path) -> None:
+    look = 'stat -c %a "$2" > mode; cat "$2" > content; echo "$2" > path'
+    seek = f'while [ $# -gt 0 ]; do [ "$1" = --mcp-config ] && {{ {look}; }}; shift; done'
+    script = f"echo \"$@\" > argv; {seek}; echo '{OK_RESULT}'"
+    servers = '{"mcpServers": {"s": {"env": {"KEY": "a-secret"}}}}'
+    outcome, _ = await run(tmp_path, script, mcp_config=(servers,))
+    assert outcome.failure is None
+    assert (tmp_path / "content").read_text() == servers
+    assert "a-secret" not in (tmp_path / "argv").read_text()
+    assert (tmp_path / "mode").read_text() == "600\n"
+    assert not Path((tmp_path / "path").read_text().strip()).exists()
+
+
 async def test_the_prefix_comes_before_the_program(tmp_path: Path) -> None:
     told: list[Event] = []
 

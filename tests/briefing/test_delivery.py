@@ -84,19 +84,23 @@ def test_the_guard_is_always_in_the_report() -> None:
     title = "Tests, CI and other guarded files"
     assert "No change of a guarded file was found." in section(told(*WORK), title)
     assert "**The guard was off**" in section(told(*WORK), title)
+    by_settings = Finding(kind="ci_changed", path="docs/ci.yml", line=1)
     waived = Finding(kind="ci_changed", path=".github/workflows/ci.yml", line=1)
     found = section(
         told(
-            *WORK, ev.WaiverGiven(by="me", patterns=(".github/**",)),
-            validation(1, passed=False, findings=(SKIP, EDITED, waived)),
-            contract=Contract(checks=commands("make")),
+            *WORK, ev.WaiverGiven(by="cli", patterns=(".github/**",), user="ada"),
+            validation(1, passed=False, findings=(SKIP, EDITED, waived, by_settings)),
+            contract=Contract(checks=commands("make"), waive=("docs/**",)),
         ),
         title,
     )  # fmt: skip
     assert "In the way of done:\n\n- `tests/test_a.py:3`: a test is skipped (`@skip`)" in found
-    assert "Waived by a human:\n\n- `.github/workflows/ci.yml:1`: the CI was changed" in found
+    by = r"Waived by `untildone waive \(user ada\)` at [-\d: ]+:"
+    assert re.search(by + r"\n\n- `.github/workflows/ci.yml:1`: the CI was changed", found)
+    assert "Waived by the settings of the run (`waive`):\n\n- `docs/ci.yml:1`: the CI was changed" in found
+    assert "human" not in found, "any program of that user can give the order"
     assert "Changed, and only reported:\n\n- `tests/test_b.py:9`: a test was changed" in found
-    assert "Allowed to change: `.github/**`." in found
+    assert "Allowed to change: `docs/**`, `.github/**`." in found
 
 
 def test_reviews_say_what_was_found_and_what_they_cost() -> None:

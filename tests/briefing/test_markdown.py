@@ -161,7 +161,7 @@ def test_a_crash_is_told_with_what_was_mended_and_booked() -> None:
 
 def test_what_humans_asked_for_is_told() -> None:
     text = told(ev.MessageReceived(by="me", content="use tabs"), ev.LimitsChanged(by="me", changes={"max_runs": 9}))
-    asked = section(text, "What humans asked for on the way")
+    asked = section(text, "What was asked for on the way")
     assert "`message from me: use tabs`" in asked
     assert "max_runs = 9" in asked
 
@@ -249,5 +249,5 @@ def test_a_question_that_was_left_stands_among_the_questions() -> None:
 
 
 def test_what_an_agent_was_refused_is_not_what_humans_asked_for() -> None:
-    assert "What humans asked for" not in told(ev.SteeringRefused(command="stop"))
-    assert "paused the run" in section(told(ev.PauseRequested(by="me")), "What humans asked for on the way")
+    assert "What was asked for" not in told(ev.SteeringRefused(command="stop"))
+    assert "paused the run" in section(told(ev.PauseRequested(by="me")), "What was asked for on the way")

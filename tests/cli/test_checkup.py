@@ -157,6 +157,18 @@ def test_what_became_of_one_tiny_request(answer: str, status: str, detail: str) 
     assert bool(row.remedy) == (status != "ok")
 
 
+@pytest.mark.parametrize(
+    ("answer", "remedy"),
+    [
+        (failed("Invalid API key", 401, "authentication_failed"), "put a valid key into ANTHROPIC_API_KEY"),
+        (failed("Credit balance is too low", 400, "billing_error"), "add credit to the account"),
+    ],
+)
+def test_what_was_refused_is_named(answer: str, remedy: str) -> None:
+    assert reply_row(answer, 1, "ANTHROPIC_API_KEY").remedy.startswith(remedy)
+    assert "untildone login" in reply_row(failed("x", 401), 1, "claude.ai").remedy
+
+
 def test_a_folder_for_temporary_files_that_is_gone(
     doctor: Callable[[], Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pwd
 import re
 import shlex
 import subprocess
@@ -100,7 +101,7 @@ def test_a_waiver_is_recorded_and_says_what_it_lets_pass(say: Say, runs: Runs, p
         "night: tests/** may change",
         "go on with `untildone resume night`",
     ]
-    assert runs.last() == ev.WaiverGiven(by="cli", patterns=("tests/**",))
+    assert runs.last() == ev.WaiverGiven(by="cli", patterns=("tests/**",), user=pwd.getpwuid(os.getuid()).pw_name)
     told = json.loads(say("waive", "night", "docs/**", "--json").out)
     assert (told["waived"], told["lets_pass"], len(told["blocks"])) == (["docs/**"], [], 1)
     assert runs.state().waived == ("tests/**", "docs/**")

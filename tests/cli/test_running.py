@@ -39,7 +39,10 @@ def name_of(project: Path, goal: str) -> str:
 # --- what would be done ----------------------------------------------------------------------------
 
 
-def test_a_refused_start_takes_no_name_and_leaves_nothing(say: Say, runs: Runs, project: Path) -> None:
+def test_a_refused_start_takes_no_name_and_leaves_nothing(
+    say: Say, runs: Runs, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     git = ("git", "-C", str(project), "-c", "user.name=A", "-c", "user.email=a@b")
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)

@@ -135,3 +135,31 @@ def test_init_asks_at_a_terminal(project: Path, tmp_path: Path, answer: str, wri
     assert (project / "untildone.toml").is_file() is writes
     assert b"[contract]" in said
     assert (b"nothing was written" in said) is not writes
+
+
+@pytest.mark.parametrize(("code", "options"), [(0, ()), (3, ("--console", "--config-dir", "mine"))])
+def test_login_is_claude_codes_own_in_this_terminal(
+    say: Say, project: Path, tmp_path: Path, code: int, options: tuple[str, ...]
+) -> None:
+    claude = tmp_path / "claude"
+    claude.write_text(f'#!/bin/sh\necho "$@ in $PWD with $CLAUDE_CONFIG_DIR" > {tmp_path}/said\nexit {code}\n')
+    claude.chmod(0o755)
+    assert say("login", "--claude", str(claude), *options).code == (1 if code else 0)
+    words, _, rest = (tmp_path / "said").read_text().partition(" in ")
+    assert words == ("auth login --console" if options else "auth login")
+    assert not rest.startswith(str(project)), "in a project it would read the project's settings"
+    assert rest.endswith(f"{project}/mine\n") is bool(options)
+
+
+def test_that_claude_code_is_told_of_a_sandbox_as_root_is_said(
+    say: Say, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claude = tmp_path / "claude"
+    claude.write_text("#!/bin/sh\nexit 3\n")
+    claude.chmod(0o755)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    monkeypatch.delenv("IS_SANDBOX", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    run = ("run", "x", "--max-iterations", "1", "--agent", "claude_cli", "--claude", str(claude))
+    assert "IS_SANDBOX=1" in say(*run, "--skip-permissions").err
+    assert "IS_SANDBOX" not in say(*run, "--new").err

@@ -43,6 +43,7 @@ def line(event: Event) -> str | None:
         (ev.BaselineTaken(commit="c", room="clean", refused="`make` passes in /w but fails"),
          "the checks prove nothing here: `make` passes in /w but fails"),
         (ev.WaiverGiven(by="me", patterns=("a", "b/**")), "me lets these change: a, b/**"),
+        (ev.WaiverGiven(by="cli", user="ada", patterns=("a",)), "untildone waive (user ada) lets these change: a"),
         (ev.LandingPrepared(branch="untildone/it", base="main", start="c"), "works on untildone/it, meant for main"),
         (ev.LandingPrepared(branch="main", base="main", start="c"), None),
         (ev.LandingSnapshot(iteration_num=1, ref="refs/x/1", commit="c"), None),

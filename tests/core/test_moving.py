@@ -129,13 +129,21 @@ def test_the_folder_is_new_and_what_only_the_other_machine_had_stays_there() -> 
         repository="/a/origin",
         cleanup_worktree=True,
         notify=(f"https://{HIDDEN}", "desktop://"),
-        options=AgentOptions(claude="/a/bin/claude", config_dir="/a/claude", model="m"),
+        options=AgentOptions(
+            claude="/a/bin/claude",
+            config_dir="/a/claude",
+            model="m",
+            mcp_config=(HIDDEN, "m.json"),
+            extra_args=("--effort", "high", "--settings", HIDDEN, f"--agents={HIDDEN}", "--x"),
+        ),
         server_token_file="/a/token",
     )
     moved = moved_spec(spec, cwd="/b/clone", server="http://s")
     assert (moved.cwd, moved.task_file, moved.knowledge_file) == ("/b/clone", "TODO.md", "docs/known.md")
     assert (moved.repository, moved.cleanup_worktree, moved.notify) == (None, False, ("desktop://",))
-    assert moved.options == AgentOptions(model="m")
+    kept = ("--effort", "high", "--x")
+    assert moved.options == AgentOptions(model="m", mcp_config=("m.json",), extra_args=kept)
+    assert len([line for line in stays_behind(LoopState(spec=spec)) if "--mcp-config" in line]) == 1
     assert (moved.server, moved.server_token_file, moved.portable) == ("http://s", None, True)
 
 

@@ -4,6 +4,7 @@ from dataclasses import fields
 import pytest
 
 from untildone.core.limits import LIMIT_FIELDS
+from untildone.core.setting import tightens
 from untildone.core.settings import ARGUMENTS, BY_NAME, GROUPS, HOMES, PROFILES, SETTINGS, Setting, as_typed
 
 NESTED = {"options", "tending", "contract", "landing", "review", "earlier"}
@@ -47,7 +48,7 @@ def test_choices_accept_exactly_themselves(setting: Setting) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_profiles_name_real_settings_and_give_no_rights(profile: str) -> None:
     assert [name for name in PROFILES[profile] if name not in BY_NAME] == []
-    assert [name for name in PROFILES[profile] if BY_NAME[name].guarded] == []
+    assert [name for name in PROFILES[profile] if BY_NAME[name].home not in {"policy", "spec"}] == []
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -62,13 +63,23 @@ def test_the_limits_of_the_core_are_the_limits_people_can_set() -> None:
     assert group == {*LIMIT_FIELDS, "unbounded"}
 
 
-def test_what_runs_code_is_guarded() -> None:
-    dangerous = {"checks", "before_iteration", "after_iteration", "on_stop", "hooks_file", "claude", "mcp_config"}
-    dangerous |= {"hidden_checks", "require", "check_in", "setup", "share", "guard", "waive", "land", "base", "remote"}
-    dangerous |= {"repo", "owner", "forge_url", "review_prompt", "review_agent", "worktree", "worktree_base_dir"}
-    dangerous |= {"extra_args", "skip_permissions", "permission_mode", "allowed_tools", "add_dirs", "unbounded"}
-    dangerous |= {"allow_tools"}
-    assert sorted(name for name in dangerous if not BY_NAME[name].guarded) == []
+def test_only_a_short_list_is_open_to_a_file_that_is_not_trusted() -> None:
+    limits = {"max_runs", "max_iterations", "max_cost_usd", "max_tokens", "max_duration", "max_calls_per_hour"}
+    open_ones = {setting.name for setting in SETTINGS if setting.untrusted is not None}
+    assert open_ones == limits | {"max_iteration_cost_usd", "max_turns", "verbose"}
+
+
+@pytest.mark.parametrize(
+    ("value", "without", "is_open"),
+    [
+        (3, None, True), (3, 5, True), (5, 5, True), (6, 5, False), (None, 5, False), (None, None, True),
+        (1e9, None, True),
+    ],
+)  # fmt: skip
+def test_a_limit_of_a_file_that_is_not_trusted_only_tightens(
+    value: float | None, without: float | None, *, is_open: bool
+) -> None:
+    assert tightens(value, without) is is_open
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from core.night_kit import POLICY, night, reported, validation
 from core.run_kit import START, after, completed, done_claim, failed, now_of, opening, records, started
 from untildone.core import events as ev
 from untildone.core import trace as tr
+from untildone.core.advice import advice
 from untildone.core.fold import HANDLERS, fold
 from untildone.core.limits import is_reached, limit_of
 from untildone.core.oneliners import check_template, closing_lines, monitor_line, result_line
@@ -166,9 +167,22 @@ def test_every_stop_reason_has_an_exit_code_and_a_helpful_line(reason: Reason) -
 
 
 @pytest.mark.parametrize(
+    ("lane", "said"),
+    [
+        ("ANTHROPIC_API_KEY", "Put a valid key into ANTHROPIC_API_KEY, or unset it"),
+        ("apiKeyHelper", "Mend the `apiKeyHelper`"),
+        ("none", "Log in with `untildone login`"),
+        (None, "Log in with `untildone login`"),
+    ],
+)
+def test_a_refused_login_names_what_was_refused(lane: str | None, said: str) -> None:
+    assert advice(Reason.AUTHENTICATION, LoopState(lane=lane)).startswith(said)
+
+
+@pytest.mark.parametrize(
     ("reason", "command"),
     [
-        (Reason.AUTHENTICATION, "Run `claude` once and log in, then `untildone resume it`."),
+        (Reason.AUTHENTICATION, "Log in with `untildone login`, or set ANTHROPIC_API_KEY, then `untildone resume it`."),
         (Reason.MAX_COST, "Go on with `untildone resume it --max-cost 10`."),
         (Reason.MAX_RUNS, "Go on with `untildone resume it --max-runs 8`."),
         (Reason.MAX_DURATION, "Go on with `untildone resume it --max-duration 2h`."),

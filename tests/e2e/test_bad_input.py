@@ -69,6 +69,16 @@ def test_a_wrong_project_file_is_named(tmp_path: Path, text: str, says: str) -> 
         assert "untildone.toml" in line
 
 
+def test_without_a_login_nothing_is_made(tmp_path: Path) -> None:
+    with staged(tmp_path, CLAIM) as stage:
+        del stage.env["ANTHROPIC_API_KEY"]
+        stage.git("switch", "-q", "-c", "main")
+        before = stage.git("for-each-ref")
+        assert "untildone login" in refused(stage.here("run", "x", "-m", "1"), code=6)
+        assert (stage.git("for-each-ref"), stage.git("status", "--porcelain")) == (before, "")
+        assert stage.here("ls", "--json").stdout.strip() == "[]"
+
+
 def test_a_store_that_is_no_store(tmp_path: Path) -> None:
     with staged(tmp_path, CLAIM) as stage:
         state = tmp_path / "state"

@@ -1,5 +1,6 @@
 """Checks and hooks are the user's own commands: a check ends with the loop, and a hook may steer runs."""
 
+import json
 import os
 import signal
 import sys
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.kit import eventually, finished, staged
+from e2e.kit import eventually, finished, staged, working
 from e2e.liveness_kit import any_number, bash, sleepers
 from untildone.rehearsal.scenario import Reply, Scenario
 
@@ -37,3 +38,23 @@ def test_a_check_ends_with_a_killed_loop_and_a_hook_may_steer_runs_and_leave_som
         assert "no run called 'nobody'" in said.read_text()
         [left] = sleepers(hooks)
         os.kill(left, signal.SIGKILL)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("agent", ["claude_sdk", "claude_cli"])
+def test_keys_in_settings_for_servers_stay_off_the_command_line(tmp_path: Path, agent: str) -> None:
+    with staged(tmp_path, Scenario(name="one", replies=(Reply(text=working()),))) as stage:
+        seen = tmp_path / "seen"
+        server = tmp_path / "server.sh"
+        told = f'{{ echo "$KEY"; tr "\\0" " " < /proc/$PPID/cmdline; }} > {seen}.new'
+        server.write_text(f"#!/bin/sh\n{told}\nmv {seen}.new {seen}\n")
+        servers = {"mcpServers": {"own": {"command": "sh", "args": [str(server)], "env": {"KEY": "k3y-of-a-server"}}}}
+        flags = ("--max-iterations", "1", "--agent", agent, "--skip-permissions")
+        done = stage.result_here("run", "x", *flags, "--mcp-config", json.dumps(servers))
+        assert done["exit_reason"] == "max_iterations_reached"
+        key, command = seen.read_text().split("\n", 1)
+        assert key == "k3y-of-a-server"
+        assert "--mcp-config" in command
+        assert "k3y" not in command
+        assert not list((tmp_path / "state" / "private").iterdir())
+        assert "k3y" not in stage.here("log", done["run_id"], "--json", "--verbose").stdout

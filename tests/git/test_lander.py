@@ -370,7 +370,9 @@ class TestObstacles:
     async def test_a_git_that_is_too_old(self, repo: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shim = tmp_path / "old" / "git"
         shim.parent.mkdir()
-        shim.write_text('#!/bin/sh\n[ "$3" = version ] && { echo git version 2.34.1; exit; }\nexec /usr/bin/git "$@"\n')
+        shim.write_text(
+            '#!/bin/sh\ncase " $* " in *" version "*) echo git version 2.34.1; exit;; esac\nexec /usr/bin/git "$@"\n'
+        )
         shim.chmod(0o755)
         lander = await lander_in(repo.path)
         monkeypatch.setenv("PATH", f"{shim.parent}:/usr/bin:/bin")

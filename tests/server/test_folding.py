@@ -89,7 +89,7 @@ def test_ticked_tasks_say_more_about_progress_than_limits() -> None:
             "Stopped by dashboard (alex); go on with `untildone resume it`.",
         ),
         (Reason.STOP_REQUESTED, "by cli", "Stopped by a command; go on with `untildone resume it`."),
-        (Reason.AUTHENTICATION, "", "The login or key was refused; run `claude` once and log in"),
+        (Reason.AUTHENTICATION, "", "The login or key was refused; log in with `untildone login`"),
         ("a_reason_of_tomorrow", "", "A_reason_of_tomorrow; see `untildone log it`"),
     ],
 )

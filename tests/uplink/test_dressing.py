@@ -16,7 +16,7 @@ from untildone.core.contract import CheckSpec, Contract
 from untildone.core.diffs import FULL_CHARS, PREVIEW_CHARS, PREVIEW_LINES
 from untildone.core.events import Event, Record
 from untildone.core.outcome import CheckResult, Order, Outcome
-from untildone.core.policy import Policy, RunSpec
+from untildone.core.policy import AgentOptions, Policy, RunSpec
 from untildone.core.wire import Wire, record
 from untildone.uplink.dressing import EVENT_CAP, HIDDEN, Dressing
 from untildone.uplink.masking import Masking
@@ -151,7 +151,20 @@ def test_a_transcript_goes_along_only_when_it_is_wanted_and_without_secrets() ->
 def test_hidden_checks_and_addresses_of_notices_stay_here() -> None:
     check = CheckSpec(name="inner", command="pytest -q secret_tests", hidden=True)
     spec = RunSpec(
-        goal="g", cwd="/", name="n", notify=("https://hook.test/t0ken-in-path",), contract=Contract(checks=(check,))
+        goal="g",
+        cwd="/",
+        name="n",
+        notify=("https://hook.test/t0ken-in-path",),
+        contract=Contract(checks=(check,)),
+        options=AgentOptions(
+            mcp_config=('{"mcpServers": {"s": {"env": {"PLAIN": "an-mcp-pass"}}}}', "servers.json"),
+            extra_args=(
+                "--settings",
+                ' {"env": {"X": "an-args-pass"}}',
+                '--settings={"apiKeyHelper": "a-joined-pass"}',
+                "--x=1",
+            ),
+        ),
     )
     begun = ev.ContinuousStarted(
         run_id="r", goal="g", limits={}, completion_signal="D", completion_threshold=None, policy=Policy(), spec=spec
@@ -160,6 +173,9 @@ def test_hidden_checks_and_addresses_of_notices_stay_here() -> None:
     assert "secret_tests" not in told
     assert "t0ken-in-path" not in told
     assert HIDDEN in told
+    assert "-pass" not in told
+    assert "servers.json" in told
+    assert "--x=1" in told
     result = CheckResult(
         name="inner", command="pytest -q secret_tests", passed=False, exit_code=1, hidden=True, output_tail="E secret"
     )

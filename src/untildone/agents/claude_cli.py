@@ -9,6 +9,7 @@ from untildone.agents.argv import as_prompt, claude_argv, find_claude, fits_in_a
 from untildone.agents.conversation import Conversation
 from untildone.agents.environment import STORE_MARKER
 from untildone.agents.hooks_file import load_hooks
+from untildone.agents.private_files import PrivateFiles
 from untildone.agents.stream import Parsed, StreamParser
 from untildone.core.claims import REPORT_SCHEMA
 from untildone.core.liveness import Pulse
@@ -50,6 +51,7 @@ class ClaudeCli:
         self._hooks = load_hooks(options.hooks_file) if options.hooks_file else None
         home = env.get("HOME")
         self._config_dir = env.get("CLAUDE_CONFIG_DIR") or (f"{home}/.claude" if home else None)
+        self._private = PrivateFiles(env, "review" if reviewing else "work")
         self._process: Process | None = None
         self._conversation: Conversation | None = None
         self._parser = StreamParser()
@@ -65,7 +67,11 @@ class ClaudeCli:
         self._own_wait_ends = 0.0
         self._conversation = None
         prompt = as_prompt(order.prompt)
-        process = self._process = await self._spawn(order, prompt)
+        try:
+            process = self._process = await self._spawn(order, prompt)
+        except BaseException:
+            self._private.remove()
+            raise
         try:
             await tell(AgentStarted(iteration_num=order.iteration_num, pid=process.pid))
             if not fits_in_argv(prompt):
@@ -76,6 +82,7 @@ class ClaudeCli:
         finally:
             self._process = None
             await process.end(0.0)
+            self._private.remove()
 
     async def interrupt(self, *, discard: bool = False) -> None:  # noqa: ARG002 - no process is ever kept
         """End the running iteration: SIGINT first, so that Claude still writes its result."""
@@ -98,7 +105,9 @@ class ClaudeCli:
 
     async def _spawn(self, order: Order, prompt: str) -> Process:
         in_argv = fits_in_argv(prompt)
-        options = replace(self._options, model=order.model or self._options.model)
+        # Inside something else, such as a container, there may be no such file.
+        given = self._options.mcp_config if self._prefix else self._private.in_place_of(self._options.mcp_config)
+        options = replace(self._options, model=order.model or self._options.model, mcp_config=given)
         hooks = self._hooks if self._hooks is not None else hooks_saying(order.rules)
         argv = claude_argv(
             options,

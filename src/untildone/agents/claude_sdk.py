@@ -13,6 +13,7 @@ from untildone.agents.argv import as_prompt, claude_argv, find_claude, settings_
 from untildone.agents.conversation import Conversation
 from untildone.agents.environment import STORE_MARKER
 from untildone.agents.hooks_file import load_hooks
+from untildone.agents.private_files import PrivateFiles
 from untildone.agents.report_tool import MCP_CONFIG, Reminders
 from untildone.agents.sdk_transport import Wake
 from untildone.agents.stream import Line, Parsed
@@ -62,6 +63,7 @@ class ClaudeSdk:
         self._signal = completion_signal
         self._reviewing = reviewing
         self._tasks = tasks if options.task_tools and not reviewing else None
+        self._private = PrivateFiles(env, "review" if reviewing else "work")
         self._warm: WarmClaude | None = None
         self._model: str | None = None
         """The one the process we have was started with."""
@@ -90,6 +92,7 @@ class ClaudeSdk:
             self._watch = None
             if self._closed and self._warm is not None:
                 await self._warm.end(polite=False)  # it was being started while `close` was called
+                self._private.remove()
 
     async def interrupt(self, *, discard: bool = False) -> None:
         """End the running iteration soon; the process stays warm if it obeys and nothing is left behind."""
@@ -126,6 +129,7 @@ class ClaudeSdk:
             self._watch.asked_at = self._watch.asked_at or _now()
         if self._warm is not None:
             await self._warm.end(polite=self._watch is None)
+        self._private.remove()
 
     async def _iterate(self, order: Order, watch: Watch, tell: Tell) -> Outcome:
         conversation = Conversation(order.iteration_num, cwd=self._cwd, config_dir=self._config_dir)
@@ -166,7 +170,9 @@ class ClaudeSdk:
 
     async def _spawn(self, order: Order) -> WarmClaude:
         self._model = self._model_for(order)
-        tools = (*(() if self._reviewing else (json.dumps(MCP_CONFIG),)), *self._options.mcp_config)
+        self._private.remove()
+        given = self._private.in_place_of(self._options.mcp_config)
+        tools = (*(() if self._reviewing else (json.dumps(MCP_CONFIG),)), *given)
         options = replace(self._options, model=self._model, mcp_config=tools)
         argv = claude_argv(
             options,

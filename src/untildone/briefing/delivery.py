@@ -1,14 +1,15 @@
 """The parts of a briefing about proof and arrival: where the checks ran, the guard, reviews, and where the work is."""
 
 from collections.abc import Iterable, Sequence
+from datetime import tzinfo
 
 from untildone.briefing.safe import span
 from untildone.core import events as ev
 from untildone.core.contract import Contract, Room
 from untildone.core.feedback import finding_words
-from untildone.core.figures import count, dollars, short_commit
+from untildone.core.figures import clock, count, dollars, short_commit
 from untildone.core.findings import Finding, matches
-from untildone.core.lines_delivery import shown_check
+from untildone.core.lines_delivery import shown_check, waived_by
 from untildone.core.not_landed import for_people
 from untildone.core.outcome import CheckResult
 from untildone.core.standing import landing_text
@@ -60,8 +61,10 @@ def baseline_lines(baseline: ev.BaselineTaken | None, contract: Contract) -> lis
     return ["", f"Before any work was done, {', '.join(red)} failed: that was not this run's doing."]
 
 
-def guard_section(state: LoopState, last: ev.IterationValidation | None) -> list[str]:
-    """Always told: what became of the files that judge the work."""
+def guard_section(
+    state: LoopState, last: ev.IterationValidation | None, asked: Sequence[ev.Record], zone: tzinfo | None
+) -> list[str]:
+    """Always told: what became of the files that judge the work. `asked`: what was ordered while the run went on."""
     findings = state.findings
     contract = state.spec.contract
     allowed = (*contract.waive, *state.waived)
@@ -73,7 +76,7 @@ def guard_section(state: LoopState, last: ev.IterationValidation | None) -> list
     let_pass = [finding for finding in findings if not finding.blocking and matches(finding.path, allowed)]
     told = [finding for finding in findings if not finding.blocking and finding not in let_pass]
     lines += _findings("In the way of done:", blocking)
-    lines += _findings("Waived by a human:", let_pass)
+    lines += _waived(let_pass, asked, zone)
     lines += _findings("Changed, and only reported:", told)
     if not findings:
         lines += ["No change of a guarded file was found.", ""]
@@ -98,6 +101,19 @@ def _dispute_lines(state: LoopState, last: ev.IterationValidation | None) -> lis
     )
     items = [f"- {span(said, 200)}" for said in last.disputed[:_ITEMS]]
     return [title, "", *items, "", *([files, ""] if files else [])]
+
+
+def _waived(findings: Sequence[Finding], asked: Sequence[ev.Record], zone: tzinfo | None) -> list[str]:
+    """Each finding under the order that lets it pass, the latest first; what no order names, the settings do."""
+    lines: list[str] = []
+    left = list(findings)
+    for record in reversed(asked):
+        if isinstance(record.event, ev.WaiverGiven):
+            meant = [finding for finding in left if matches(finding.path, record.event.patterns)]
+            by = span(waived_by(record.event), 80)
+            lines += _findings(f"Waived by {by} at {clock(record.at, zone=zone)}:", meant)
+            left = [finding for finding in left if finding not in meant]
+    return lines + _findings("Waived by the settings of the run (`waive`):", left)
 
 
 def _findings(title: str, findings: Sequence[Finding]) -> list[str]:

@@ -20,7 +20,7 @@ class Gathered:
     failures: list[ev.IterationFailed] = field(default_factory=list)
     hooks: list[ev.HookFailed] = field(default_factory=list)
     steering: list[ev.Record] = field(default_factory=list)
-    """What humans asked for while the run went on."""
+    """What was asked for while the run went on; who asked is known only as far as the record says."""
     assumptions: dict[str, int] = field(default_factory=dict)
     """The agent's assumptions, each with the iteration that first took it."""
     questions: dict[str, int] = field(default_factory=dict)

@@ -53,7 +53,7 @@ def render(
         _head(view, state, found, zone),
         _done(rows, found, in_session=state.spec.in_session),
         _evidence(view, state, found, zone, claimed=any(row.claim for row in rows)),
-        guard_section(state, found.validations[-1][1] if found.validations else None),
+        guard_section(state, found.validations[-1][1] if found.validations else None, found.steering, zone),
         review_section(found.reviews),
         landing_section(state, found.landings),
         _not_done(view, state, found),
@@ -304,7 +304,7 @@ def _steering(found: Gathered, zone: tzinfo | None) -> list[str]:
     if not asked:
         return []
     return [
-        "## What humans asked for on the way",
+        "## What was asked for on the way",
         "",
         *(f"- {clock(at, zone=zone)}: {span(line)}" for at, line in asked),
     ]

@@ -6,13 +6,14 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Awaitable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from untildone import config, wiring
 from untildone.agents.argv import find_claude
+from untildone.agents.login import ask, login_of
 from untildone.core import checkup
 from untildone.core.checkup import Finding
 from untildone.core.dataclass import dataclass
@@ -22,14 +23,14 @@ from untildone.core.policy import RunSpec
 from untildone.core.printable import one_line
 from untildone.core.prompt import rights_line
 from untildone.core.units import moment
-from untildone.errors import UntildoneError, UsageError
-from untildone.git.run import git
+from untildone.errors import UntildoneError, UsageError, WorkspaceError
+from untildone.git.inspection import Inspection, inspecting
+from untildone.git.run import GitResult, first_line, git
 from untildone.notify.opening import open_notifiers
 from untildone.ports import RunRow
 from untildone.sandbox.inhibit import WAYS
 from untildone.trees import sweep_rooms
 
-_PATIENCE = 20.0
 _REPLY_PATIENCE = 90.0
 _REMOTE_PATIENCE = 15.0
 _NEEDED_BY_SANDBOX = ("bwrap", "socat")
@@ -73,7 +74,7 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
         ("claude", _claude(asked, values, now, until), "install Claude Code, or give --claude PROGRAM"),
         ("remote", _remote(asked.folder), ""),
         ("store", _store(asked.store), "give another folder with --store"),
-        ("folder", _folder(asked, values), ""),
+        ("folder", _folder(asked, values), "a run would fail here as well"),
         ("clock", _clock(), ""),
         ("notify", _notify(asked, values), "mend the address, or install what it names"),
         ("awake", _awake(), ""),
@@ -124,15 +125,15 @@ def _spec(resolved: config.Resolved, folder: Path) -> RunSpec:
 
 async def _claude(asked: Questions, values: Mapping[str, Any], now: float, until: float | None) -> list[Finding]:
     program = find_claude(asked.claude or values["claude"])
-    code, said = await _ask([program, "--version"], env={"PATH": os.environ.get("PATH", os.defpath)})
+    code, said = await ask([program, "--version"], env={"PATH": os.environ.get("PATH", os.defpath)})
     if code != 0:
         trouble = said or "it does not answer `--version`"
         fix = "install Claude Code, or give --claude PROGRAM"
         return [Finding(name="claude", status="missing", detail=f"{program}: {one_line(trouble, 200)}", remedy=fix)]
     env = _claude_environment(values)
-    login = checkup.read_login((await _ask([program, "auth", "status", "--json"], env=env))[1])
+    login = await login_of(program, env)
     rows = [Finding(name="claude", status="ok", detail=f"{one_line(said, 100)} at {program}")]
-    rows.append(await _login(program, values, env) if asked.online else checkup.login_row(login))
+    rows.append(await _login(program, values, env, login.method) if asked.online else checkup.login_row(login))
     if until is not None:
         rows.append(checkup.login_life_row(login, until, now))
     return rows
@@ -143,36 +144,13 @@ def _claude_environment(values: Mapping[str, Any]) -> dict[str, str]:
     return env | ({"CLAUDE_CONFIG_DIR": str(values["config_dir"])} if values.get("config_dir") else {})
 
 
-async def _login(program: str, values: Mapping[str, Any], env: Mapping[str, str]) -> Finding:
-    """One tiny request, away from the project: its settings, hooks and servers are not part of the question."""
+async def _login(program: str, values: Mapping[str, Any], env: Mapping[str, str], method: str) -> Finding:
+    """One tiny request: settings, hooks and servers of the project are not part of the question."""
     model = ["--model", str(values["model"])] if values.get("model") else []
     argv = [program, "-p", "--output-format", "json", "--max-turns", "1", "--strict-mcp-config"]
     argv += [*model, "--no-session-persistence", "--", "Answer with the word ok."]
-    with tempfile.TemporaryDirectory(prefix="untildone-doctor-") as elsewhere:
-        code, said = await _ask(argv, env=env, cwd=elsewhere, patience=_REPLY_PATIENCE)
-    return checkup.reply_row(said, code)
-
-
-async def _ask(
-    argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None, patience: float = _PATIENCE
-) -> tuple[int | None, str]:
-    """What a program answers: its exit code (None: it did not end in time or cannot be started) and its output."""
-    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdin=null, stdout=pipe, stderr=asyncio.subprocess.STDOUT, env=dict(env), cwd=cwd
-        )
-    except OSError as broken:
-        return None, f"cannot be started: {broken.strerror}"
-    try:
-        out, _ = await asyncio.wait_for(process.communicate(), patience)
-    except TimeoutError:
-        return None, f"no answer within {patience:.0f} s"
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode, out.decode("utf-8", "replace").strip()
+    code, said = await ask(argv, env=env, patience=_REPLY_PATIENCE)
+    return checkup.reply_row(said, code, method)
 
 
 # --- git -------------------------------------------------------------------------------------------
@@ -180,7 +158,7 @@ async def _ask(
 
 async def _git(folder: Path) -> Finding:
     version = (await git(("--version",), cwd=folder)).text.removeprefix("git version ")
-    identity = await git(("var", "GIT_AUTHOR_IDENT"), cwd=folder, check=False)
+    identity = await _identity(folder)
     if identity.code != 0:
         fix = "`git config --global user.name NAME` and `git config --global user.email ADDRESS`"
         detail = f"{version}; it does not know you, so commits are made as untildone"
@@ -190,33 +168,63 @@ async def _git(folder: Path) -> Finding:
     )
 
 
+async def _identity(folder: Path) -> GitResult:
+    with suppress(WorkspaceError):  # the row of the folder tells
+        async with inspecting(folder) as repository:
+            if repository is not None:
+                return await repository.git("var", "GIT_AUTHOR_IDENT")
+    with tempfile.TemporaryDirectory(prefix="untildone-doctor-") as empty:
+        return await git(("var", "GIT_AUTHOR_IDENT"), cwd=Path(empty), check=False)
+
+
 async def _remote(folder: Path) -> Finding:
-    named = await git(("remote",), cwd=folder, check=False)
-    names = named.text.split()
-    if named.code != 0 or not names:
-        return Finding(name="remote", status="ok", detail="there is none: the work stays here")
-    name = "origin" if "origin" in names else names[0]
     try:
-        answer = await git(
-            ("ls-remote", "--quiet", name, "HEAD"), cwd=folder, env=_SILENT_SSH, check=False, timeout=_REMOTE_PATIENCE
+        async with inspecting(folder) as repository:
+            remotes = repository.remotes if repository else {}
+            if repository is None or not remotes:
+                return Finding(name="remote", status="ok", detail="there is none: the work stays here")
+            name = "origin" if "origin" in remotes else next(iter(remotes))
+            return await _reached(repository, name, remotes[name])
+    except WorkspaceError:
+        return Finding(name="remote", status="unknown", detail="git refuses to look at the folder")
+
+
+async def _reached(repository: Inspection, name: str, address: str) -> Finding:
+    said = one_line(name, 40)
+    try:
+        answer = await repository.git(
+            "ls-remote", "--quiet", "--", address, "HEAD", env=_SILENT_SSH, timeout=_REMOTE_PATIENCE
         )
     except UntildoneError:
-        detail = f"{name} did not answer within {_REMOTE_PATIENCE:.0f} s"
+        detail = f"{said} did not answer within {_REMOTE_PATIENCE:.0f} s"
         return Finding(name="remote", status="unknown", detail=detail)
     if answer.code == 0:
-        return Finding(name="remote", status="ok", detail=f"{name} answers")
-    fix = f"try `git ls-remote {name}`"
-    return Finding(name="remote", status="warning", detail=f"{name} does not answer", remedy=fix)
+        return Finding(name="remote", status="ok", detail=f"{said} answers")
+    fix = f"try `git ls-remote {said}`"
+    if repository.has_own_ways:
+        detail = f"{said} does not answer without the repository's own settings for it, which `doctor` does not use"
+        return Finding(name="remote", status="unknown", detail=detail, remedy=fix)
+    return Finding(name="remote", status="warning", detail=f"{said} does not answer", remedy=fix)
 
 
 async def _folder(asked: Questions, values: Mapping[str, Any]) -> Finding:
     here = str(asked.folder)
     if shutil.which("git") is None:
         return Finding(name="folder", status="unknown", detail=f"{here}: without git it cannot be told")
-    status = await git(("status", "--porcelain", "-z", "--no-renames"), cwd=asked.folder, check=False)
-    dirty = status.out.count(b"\0") if status.code == 0 else None
+    dirty = await _uncommitted(asked.folder)
     busy = next((row.name for row in await _runs(asked.store) if row.alive and _touches(row.folder, here)), "")
     return checkup.folder_row(here, busy=busy, dirty=dirty, keep_dirty=values["dirty"] == "keep")
+
+
+async def _uncommitted(folder: Path) -> int | None:
+    """How many files are not committed as they are; None where there is no repository."""
+    async with inspecting(folder) as repository:
+        if repository is None:
+            return None
+        status = await repository.git("status", "--porcelain", "-z", "--no-renames", "--ignore-submodules=all")
+        if status.code != 0:
+            raise WorkspaceError(f"{folder}: git cannot look at it: {first_line(status.err)}")
+    return status.out.count(b"\0")
 
 
 def _touches(one: str, other: str) -> bool:
@@ -300,7 +308,7 @@ async def _clock() -> Finding:
     program = shutil.which("timedatectl")
     if program is None:
         return checkup.clock_row(zone, synchronized=None)
-    code, said = await _ask([program, "show", "--property=NTPSynchronized", "--value"], env=os.environ)
+    code, said = await ask([program, "show", "--property=NTPSynchronized", "--value"], env=os.environ)
     known = code == 0 and said in {"yes", "no"}
     return checkup.clock_row(zone, synchronized=said == "yes" if known else None)
 
@@ -329,7 +337,7 @@ async def _awake() -> Finding:
     """Whether the machine can be kept from sleeping, found out by doing it for a moment."""
     for name, *arguments in WAYS:
         if (program := shutil.which(name)) is not None:
-            code, said = await _ask([program, *arguments, "true"], env=os.environ)
+            code, said = await ask([program, *arguments, "true"], env=os.environ)
             if code == 0:
                 return Finding(name="awake", status="ok", detail=f"{name} keeps the machine from sleeping")
             detail = f"{name} cannot keep the machine awake: {one_line(said, 100)}"

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
+import pwd
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -111,8 +114,15 @@ async def _waive(run: str, store: Path, folder: Path, patterns: Sequence[str]) -
         wiring.refuse_in_session(state)
         if state.phase == "completed":
             raise UsageError(f"{row.name} is done, nothing of this would reach it: start a new run with --waive")
-        await log.append(row.run_id, [WaiverGiven(by=BY, patterns=tuple(patterns))])
+        await log.append(row.run_id, [WaiverGiven(by=BY, patterns=tuple(patterns), user=_account())])
         return row, state, (await load_state(log, row.run_id)).claim_due
+
+
+def _account() -> str:
+    """By number where it has no name; the environment is not asked, which anybody can set."""
+    with suppress(KeyError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    return f"uid {os.getuid()}"
 
 
 # --- accept --------------------------------------------------------------------------------------

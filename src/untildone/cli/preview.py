@@ -6,7 +6,6 @@ from pathlib import Path
 
 from untildone.cli.streams import screen_width
 from untildone.cli.tables import hanging
-from untildone.config import is_file
 from untildone.core.contract import CheckSpec
 from untildone.core.decide import Iterate
 from untildone.core.durations import format_duration
@@ -17,9 +16,10 @@ from untildone.core.printable import printable
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, build_prompt, rights_line, rules
 from untildone.core.standing import contract_facts
 from untildone.core.state import LoopState
+from untildone.git.inspection import inspecting
 from untildone.git.repository import project_root
-from untildone.git.run import git
 from untildone.trees import planned_worktree
+from untildone.witness.usher import FolderUsher
 
 
 def preview_text(spec: RunSpec, policy: Policy, worktree: str | None = None) -> str:
@@ -80,7 +80,7 @@ def _commits(spec: RunSpec) -> str:
     each, folder = "one for each iteration with changes", Path(spec.cwd)
     if not (project_root(folder) / ".git").exists():
         return f"{each}, in a history kept outside of the folder"
-    current = asyncio.run(git(("symbolic-ref", "-q", "--short", "HEAD"), cwd=folder, check=False)).text
+    current = asyncio.run(_branch(folder))
     if not current:
         return f"{each}, where HEAD is detached now"
     if not spec.branch:
@@ -89,6 +89,11 @@ def _commits(spec: RunSpec) -> str:
     plain = re.fullmatch(r"\w(?:[\w-]{0,80}\w)?", spec.name, re.ASCII)
     new = spec.branch_prefix + (spec.name if plain else "...")
     return f"{each}, on the new branch {new} if {current} is the default branch, else on {current}"
+
+
+async def _branch(folder: Path) -> str:
+    async with inspecting(folder) as repository:
+        return (await repository.git("symbolic-ref", "-q", "--short", "HEAD")).text if repository else ""
 
 
 def _commands(spec: RunSpec) -> list[tuple[str, str | None]]:
@@ -101,8 +106,5 @@ def _commands(spec: RunSpec) -> list[tuple[str, str | None]]:
 
 
 def _paper(spec: RunSpec, name: str | None, cap: int) -> Paper | None:
-    path = Path(spec.cwd) / (name or "")
-    if not name or not is_file(path):
-        return None
-    with path.open("rb") as file:
-        return Paper(file.read(cap).decode("utf-8", "replace"), path.stat().st_size)
+    found = FolderUsher(spec.cwd).read_text(name, cap=cap) if name else None
+    return Paper(*found) if found is not None else None

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,16 @@ from untildone.rehearsal.staging import clear_the_stage
 from untildone.rehearsal.story import make_scratch_repository, story
 
 AFTERWARDS = """\
-That was a rehearsal on a scripted model: nothing was spent, and
-nothing of it is kept (--keep would). Now with a goal of your own:
+That was a rehearsal on a scripted model: the dollars above are what it
+would have cost. Nothing was spent, and nothing of it is kept (--keep
+would). Now with a goal of your own:
 
   untildone run "Make the test suite pass" --check "pytest -q" \\
     -m 10 --max-cost 5
 """
 KEPT = """\
-That was a rehearsal on a scripted model: nothing was spent.
+That was a rehearsal on a scripted model: the dollars above are what it
+would have cost. Nothing was spent.
 """
 POLICY = Policy(max_iterations=10, max_cost_usd=5.0, max_duration=300.0)
 
@@ -101,6 +104,8 @@ async def _rehearse(scratch: Path, scenario: str | None, claude: str | None, out
             state = await drive(log, job, store, output, env)
             records = await log.read(run_id)
     if not output.for_programs:
+        # Its key is made up, so that no purse has paid.
+        state = replace(state, lane=None, spend_by_lane=())
         text = render(state, records, wiring.system_clock().now(), alive=False)
         # What to do next is about work that is kept.
         put("\n" + (text if keep else text.partition("\n## What to do next")[0]))

@@ -1,4 +1,4 @@
-"""`doctor`, `config`, `completion`: before the first run."""
+"""`doctor`, `login`, `config`, `completion`: before the first run."""
 
 import json
 import os
@@ -165,6 +165,24 @@ def doctor(cwd: str | None, store: str | None, *, as_json: bool, **asked: Any) -
             if finding.remedy:
                 click.echo(hanging(" " * 22, one_line(finding.remedy), width))
     return 0 if is_fit(findings) else 1
+
+
+@click.command()
+@click.option("--claude", metavar="PROGRAM", help="The claude program. [the one on PATH, else the bundled one]")
+@click.option("--config-dir", metavar="DIR", help="Claude Code's own folder, if it is not the usual one.")
+@click.option("--console", is_flag=True, help="An account that pays by use instead of a subscription.")
+@operator_only
+def login(claude: str | None, config_dir: str | None, *, console: bool) -> int:
+    """Log Claude Code in, in this terminal. The login stays with Claude Code: nothing here reads it."""
+    from untildone.agents.argv import find_claude
+    from untildone.agents.login import log_in
+    from untildone.cli.driving import foreground
+
+    given = {"claude": claude, "config_dir": config_dir}
+    found = settings_of.resolve(given, env=os.environ, user_file=settings_of.user_file(os.environ))
+    program, place = find_claude(found.value("claude")), found.value("config_dir")
+    env = dict(os.environ) | ({"CLAUDE_CONFIG_DIR": str(settings_of.expanded(place).absolute())} if place else {})
+    return 0 if foreground(log_in(program, env, console=console)) else 1
 
 
 @click.command()

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from untildone.core.checkup import refused_login
 from untildone.core.durations import LONGEST, format_duration
 from untildone.core.limits import limit_of
 from untildone.core.obstacles import way_out
@@ -29,7 +30,7 @@ _ADVICE: Mapping[Reason, str] = {
     Reason.BLOCKED: 'Remove the obstacle, or answer with `untildone message {name} "..."`, '
     "then `untildone resume {name}`.",
     Reason.PERMISSION_DENIED: "{allow} To go on without it: `untildone resume {name}`.",
-    Reason.AUTHENTICATION: "Run `claude` once and log in, then `untildone resume {name}`.",
+    Reason.AUTHENTICATION: "{login}, then `untildone resume {name}`.",
     Reason.BILLING: "Add credit to the account, then `untildone resume {name}`.",
     Reason.MODEL_NOT_FOUND: "Choose another model: `untildone resume {name} --model ...`.",
     Reason.USAGE_LIMIT: "Go on with `untildone resume {name}` after the reset; "
@@ -93,11 +94,13 @@ def advice(reason: str, state: LoopState) -> str:
         return f"{way} To let the agent try again: {more}." if way else f"Go on with {more}."
     if known is Reason.VALIDATION_PASSED and not state.commits:
         return f"Review the changes; `untildone brief {name}` has the evidence."
+    login = refused_login(state.lane)
     usual = _ADVICE[known].format(
         name=name,
         id=state.run_id,
         cooldown=format_duration(state.policy.breaker_cooldown),
         allow=how_to_allow(state, state.last_denials),
+        login=login[:1].upper() + login[1:],
     )
     return f"{way} {usual}".strip()
 

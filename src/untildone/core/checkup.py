@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from untildone.core.dataclass import dataclass
-from untildone.core.faults import NETWORK, Remedy, classify
+from untildone.core.faults import BILLING, NETWORK, Remedy, classify
 from untildone.core.figures import clock, count, dollars, size
 from untildone.core.outcome import FaultEvidence
 from untildone.core.printable import one_line
@@ -20,7 +20,7 @@ _MILLISECONDS = 1e11
 _EARLIEST, _LATEST = 1e9, 1e10
 """Epoch seconds from 2001 to 2286: no login ends outside of that, so whatever says so is nonsense."""
 _SAID = 200
-LOG_IN = "log in with `claude auth login`, or set ANTHROPIC_API_KEY"
+LOG_IN = "log in with `untildone login`, or set ANTHROPIC_API_KEY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,11 @@ def _moment(written: Any) -> float | None:
     return seconds if _EARLIEST <= seconds <= _LATEST else None  # not a number is not between them either
 
 
-def reply_row(answer: str, code: int | None) -> Finding:
-    """What came of one tiny request: the answer of `claude -p --output-format json`, and its exit code."""
+def reply_row(answer: str, code: int | None, method: str = "") -> Finding:
+    """What came of one tiny request: the answer of `claude -p --output-format json`, and its exit code.
+
+    `method`: how Claude Code was logged in, as it calls it.
+    """
     try:
         result = json.loads(answer)
         failed, text = bool(result["is_error"]), one_line(str(result.get("result", "")), _SAID)
@@ -111,7 +114,19 @@ def reply_row(answer: str, code: int | None) -> Finding:
     if fault.remedy in {Remedy.WAIT, Remedy.BACK_OFF}:
         fix = "ask again later: a run would wait for it"
         return Finding(name="login", status="warning", detail=f"it cannot answer now: {text}", remedy=fix)
-    return Finding(name="login", status="missing", detail=f"it was refused: {text}", remedy=LOG_IN)
+    remedy = "add credit to the account" if fault is BILLING else refused_login(method)
+    return Finding(name="login", status="missing", detail=f"it was refused: {text}", remedy=remedy)
+
+
+def refused_login(method: str | None) -> str:
+    """What to do about a login that was refused, by what Claude Code calls it."""
+    match method:
+        case "ANTHROPIC_API_KEY":
+            return "put a valid key into ANTHROPIC_API_KEY, or unset it and log in with `untildone login`"
+        case "apiKeyHelper":
+            return "mend the `apiKeyHelper` in Claude Code's settings: the key it gives was refused"
+        case _:
+            return LOG_IN
 
 
 def temp_row(folder: str) -> Finding:

@@ -103,7 +103,12 @@ def _accepted(event: ev.DisputeAccepted, _: float) -> str:
 
 
 def _waived(event: ev.WaiverGiven, _: float) -> str:
-    return one_line(f"{event.by} lets these change: {', '.join(event.patterns)}", _DETAIL)
+    return one_line(f"{waived_by(event)} lets these change: {', '.join(event.patterns)}", _DETAIL)
+
+
+def waived_by(event: ev.WaiverGiven) -> str:
+    """Who let guarded files change, as far as it is known: anything that runs as that user can give the command."""
+    return f"untildone waive (user {event.user})" if event.user else event.by
 
 
 def _prepared(event: ev.LandingPrepared, _: float) -> str | None:

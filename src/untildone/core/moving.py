@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from untildone.core.permissions import ALLOWED_TOOLS
 from untildone.core.policy import AgentOptions, Policy, RunSpec
 from untildone.core.printable import one_line
+from untildone.core.redaction import HIDDEN
 from untildone.core.state import LoopState
 
-HIDDEN = "(hidden)"
-"""What a server is told instead of a command that nobody may see."""
 MODEST_RUNS = 100
 MODEST_USD = 100.0
 """A run that ends with these at the latest may go on without a question about its limits."""
@@ -122,7 +122,13 @@ def moved_spec(spec: RunSpec, *, cwd: str, server: str) -> RunSpec:
         repository=None,
         cleanup_worktree=False,
         notify=tuple(address for address in spec.notify if HIDDEN not in address),
-        options=replace(spec.options, claude=None, config_dir=None),
+        options=replace(
+            spec.options,
+            claude=None,
+            config_dir=None,
+            mcp_config=tuple(one for one in spec.options.mcp_config if one != HIDDEN),
+            extra_args=tuple(_told(spec.options.extra_args)),
+        ),
         landing=replace(spec.landing, forge_url=None),
         earlier=replace(spec.earlier, session=None, fork=False),
         mask=(),
@@ -149,9 +155,18 @@ def stays_behind(state: LoopState, missing: str | None = None) -> list[str]:
         )
     if spec.landing.forge_url is not None:
         lines.append("the address of the forge did not come along: give it with --forge-url if it is yours")
+    if HIDDEN in f"{spec.options.mcp_config} {spec.options.extra_args}":
+        lines.append("settings for claude that were written out did not come along: give them with --mcp-config or --")
     if spec.mask:
         lines.append(f"{len(spec.mask)} patterns of what is masked did not come along: give yours with --mask")
     return lines
+
+
+def _told(arguments: Sequence[str]) -> Iterator[str]:
+    """The arguments without those that were hidden, and without the flags of those."""
+    for argument, following in pairwise((*arguments, "")):
+        if argument != HIDDEN and not argument.endswith(f"={HIDDEN}") and following != HIDDEN:
+            yield argument
 
 
 def _within(path: str | None, folder: str) -> str | None:

@@ -127,7 +127,10 @@ class AgentOptions:
     permission_mode: str = "acceptEdits"
     """Claude Code's permission mode."""
     skip_permissions: bool = False
-    """Run with no permission checks at all (`--dangerously-skip-permissions`)."""
+    """Run with no permission checks at all (`--dangerously-skip-permissions`).
+
+    As root, Claude Code refuses this unless IS_SANDBOX is set: it is set then, and said at the start.
+    """
     allowed_tools: tuple[str, ...] = ALLOWED_TOOLS
     """Tools allowed without asking, in Claude Code's syntax, in place of the default list and its exceptions. The
     checks are always allowed."""
@@ -140,7 +143,7 @@ class AgentOptions:
     add_dirs: tuple[str, ...] = ()
     """More folders the agent may work in."""
     mcp_config: tuple[str, ...] = ()
-    """MCP configuration files or JSON strings."""
+    """MCP configuration files or JSON strings; a string reaches Claude Code as a file that only you can read."""
     max_turns: int | None = 300
     """Turns the agent may take inside one iteration."""
     hooks_file: str | None = None

@@ -13,6 +13,7 @@ from untildone.core.policy import AgentOptions, Landing, Policy, Review, RunSpec
 Home = Literal["policy", "options", "tending", "contract", "landing", "review", "spec", "cli"]
 Group = Literal["limits", "done", "breaker", "faults", "agent", "git", "landing", "review", "commands", "output"]
 Parser = Callable[[object], Any]
+Bound = Callable[[Any, Any], bool]
 
 HOMES: Mapping[str, type] = MappingProxyType(
     {
@@ -52,8 +53,9 @@ class Setting:
     repeatable: bool = False
     adds: bool = False
     """What several places say holds together, instead of the first place alone."""
-    guarded: bool = False
-    """It can run code, widen the agent's rights or lift the limits: a project file needs trust to set it."""
+    untrusted: Bound | None = None
+    """What a project file may set before the user trusts it: a value that this allows, given the value without the
+    file. None: nothing. Only what makes a run smaller, or shows it in another way, is open."""
     in_files: bool = True
     help: str = ""
     """Only where no field says it, or where what is typed is not what the field holds."""
@@ -62,6 +64,16 @@ class Setting:
     def env(self) -> tuple[str, ...]:
         """Environment variables; the first that is set wins."""
         return (f"UNTILDONE_{self.name.upper()}", *self.older_env)
+
+
+def tightens(value: float | None, without: float | None) -> bool:
+    """Whether a limit is no higher than another; None is no limit at all."""
+    return without is None or (value is not None and value <= without)
+
+
+def shows_only(_value: object, _without: object) -> bool:
+    """For a setting that changes only what is shown."""
+    return True
 
 
 def as_typed(setting: Setting, value: Any) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 
 from untildone.core import units
-from untildone.core.setting import HOMES, Group, Home, Setting, as_typed
+from untildone.core.setting import HOMES, Group, Home, Setting, as_typed, shows_only, tightens
 from untildone.core.setting import pick as _pick
 from untildone.core.setting import setting as _setting
 from untildone.core.setting import switch as _switch
@@ -50,6 +50,7 @@ ARGUMENTS = ("goal", "cwd", "name", "task_file", "repository")
 _seconds = partial(units.duration, bare="seconds")
 _percent = partial(units.whole, most=100)
 _minutes_limit = partial(units.limit_duration, bare="minutes")
+_limit = partial(_setting, "policy", "limits", untrusted=tightens)
 
 
 def _sandbox_id(raw: object) -> str:
@@ -60,14 +61,12 @@ PROFILE_NAMES = ("continuous-claude", "clawker", "ralph")
 
 SETTINGS: tuple[Setting, ...] = (
     # --- limits ---
-    _setting("policy", "limits", "max_runs", units.limit, "N", "-m", "--max-runs", older_env=("CONTINUOUS_MAX_RUNS",)),
-    _setting("policy", "limits", "max_iterations", units.limit, "N", "--max-iterations", "--max-loops"),
-    _setting(
-        "policy", "limits", "max_cost_usd", units.money, "USD", "--max-cost", older_env=("CONTINUOUS_MAX_COST_USD",)
-    ),
-    _setting("policy", "limits", "max_tokens", units.limit, "N", "--max-tokens"),
-    _setting(
-        "policy", "limits", "max_duration", units.limit_duration, "DURATION", "--max-duration",
+    _limit("max_runs", units.limit, "N", "-m", "--max-runs", older_env=("CONTINUOUS_MAX_RUNS",)),
+    _limit("max_iterations", units.limit, "N", "--max-iterations", "--max-loops"),
+    _limit("max_cost_usd", units.money, "USD", "--max-cost", older_env=("CONTINUOUS_MAX_COST_USD",)),
+    _limit("max_tokens", units.limit, "N", "--max-tokens"),
+    _limit(
+        "max_duration", units.limit_duration, "DURATION", "--max-duration",
         older_env=("CONTINUOUS_MAX_DURATION",),
         help="Stop after this long at work, waits included; time in which the run was stopped or the machine slept "
         "does not count.",
@@ -76,8 +75,8 @@ SETTINGS: tuple[Setting, ...] = (
         "policy", "limits", "deadline", units.moment, "HH:MM", "--deadline",
         help="Stop at this time of day, or at a date and time such as 2026-01-31T07:30, whatever is going on.",
     ),
-    _setting("policy", "limits", "max_calls_per_hour", units.limit, "N", "--max-calls-per-hour", "--calls-per-hour"),
-    _switch("policy", "limits", "unbounded", ("--unbounded",), ("--no-unbounded",), guarded=True),
+    _limit("max_calls_per_hour", units.limit, "N", "--max-calls-per-hour", "--calls-per-hour"),
+    _switch("policy", "limits", "unbounded", ("--unbounded",), ("--no-unbounded",)),
     # --- done ---
     *CHECKING,
     _setting(
@@ -133,27 +132,29 @@ SETTINGS: tuple[Setting, ...] = (
         "it counts as productive if the tree changed.",
     ),
     _setting("policy", "faults", "background_grace", _seconds, "DURATION", "--background-grace"),
-    _setting("policy", "faults", "max_iteration_cost_usd", units.money, "USD", "--max-iteration-cost"),
+    _setting(
+        "policy", "faults", "max_iteration_cost_usd", units.money, "USD", "--max-iteration-cost", untrusted=tightens
+    ),
     _setting("policy", "faults", "max_wakeups", units.limit, "N", "--max-wakeups"),
     _setting("policy", "faults", "loop_delay", _seconds, "DURATION", "--loop-delay"),
     # --- the agent ---
     _pick(
-        "options", "agent", "agent", "--agent", ("claude_sdk", "claude_cli"), guarded=True,
+        "options", "agent", "agent", "--agent", ("claude_sdk", "claude_cli"),
         help="How iterations are executed: `claude_sdk` keeps one warm process, `claude_cli` starts one for each.",
     ),
-    _setting("options", "agent", "claude", units.name_text, "PROGRAM", "--claude", guarded=True),
+    _setting("options", "agent", "claude", units.name_text, "PROGRAM", "--claude"),
     _setting("options", "agent", "model", units.name_text, "MODEL", "--model"),
-    _setting("options", "agent", "permission_mode", units.name_text, "MODE", "--permission-mode", guarded=True),
+    _setting("options", "agent", "permission_mode", units.name_text, "MODE", "--permission-mode"),
     _switch(
         "options", "agent", "skip_permissions", ("--skip-permissions", "--dangerously-skip-permissions"),
-        ("--no-skip-permissions",), guarded=True,
+        ("--no-skip-permissions",),
     ),
     _setting(
         "options", "agent", "allowed_tools", units.tools, "TOOLS", "--allowed-tools", "--allowedTools",
-        repeatable=True, guarded=True,
+        repeatable=True,
     ),
     _setting(
-        "options", "agent", "allow_tools", units.tools, "RULE", "--allow-tool", repeatable=True, guarded=True,
+        "options", "agent", "allow_tools", units.tools, "RULE", "--allow-tool", repeatable=True,
         adds=True,
     ),
     _setting(
@@ -161,15 +162,15 @@ SETTINGS: tuple[Setting, ...] = (
         repeatable=True,
     ),
     _setting("options", "agent", "append_system_prompt", units.text, "TEXT", "--append-system-prompt"),
-    _setting("options", "agent", "add_dirs", units.lines, "DIR", "--add-dir", repeatable=True, guarded=True),
-    _setting("options", "agent", "mcp_config", units.lines, "FILE", "--mcp-config", repeatable=True, guarded=True),
-    _setting("options", "agent", "max_turns", units.limit, "N", "--max-turns"),
-    _setting("options", "agent", "hooks_file", units.name_text, "FILE", "--hooks-file", guarded=True),
-    _setting("options", "agent", "fallback", units.tools, "MODELS", "--fallback", repeatable=True, guarded=True),
-    _setting("options", "agent", "config_dir", units.name_text, "DIR", "--config-dir", guarded=True),
-    _pick("options", "agent", "sandbox", "--sandbox", ("none", "claude"), guarded=True),
+    _setting("options", "agent", "add_dirs", units.lines, "DIR", "--add-dir", repeatable=True),
+    _setting("options", "agent", "mcp_config", units.lines, "FILE", "--mcp-config", repeatable=True),
+    _setting("options", "agent", "max_turns", units.limit, "N", "--max-turns", untrusted=tightens),
+    _setting("options", "agent", "hooks_file", units.name_text, "FILE", "--hooks-file"),
+    _setting("options", "agent", "fallback", units.tools, "MODELS", "--fallback", repeatable=True),
+    _setting("options", "agent", "config_dir", units.name_text, "DIR", "--config-dir"),
+    _pick("options", "agent", "sandbox", "--sandbox", ("none", "claude")),
     _switch("options", "agent", "task_tools", ("--task-tools",), ("--no-task-tools",)),
-    _setting("options", "agent", "extra_args", units.words, "ARGS", guarded=True),
+    _setting("options", "agent", "extra_args", units.words, "ARGS"),
     _pick("policy", "agent", "session", "--session", ("fresh", "resume")),
     _setting("policy", "agent", "session_expiry", units.duration, "DURATION", "--session-expiry"),
     _setting(
@@ -199,19 +200,19 @@ SETTINGS: tuple[Setting, ...] = (
     *LANDING,
     *REVIEWING,
     # --- the user's own commands ---
-    _setting("tending", "commands", "before_iteration", units.name_text, "CMD", "--before-iteration", guarded=True),
-    _setting("tending", "commands", "after_iteration", units.name_text, "CMD", "--after-iteration", guarded=True),
-    _setting("tending", "commands", "on_stop", units.name_text, "CMD", "--on-stop", guarded=True),
+    _setting("tending", "commands", "before_iteration", units.name_text, "CMD", "--before-iteration"),
+    _setting("tending", "commands", "after_iteration", units.name_text, "CMD", "--after-iteration"),
+    _setting("tending", "commands", "on_stop", units.name_text, "CMD", "--on-stop"),
     _setting("tending", "commands", "hook_timeout", units.timeout, "DURATION", "--hook-timeout", field="timeout"),
-    _setting("spec", "commands", "notify", units.lines, "URL", "--notify", repeatable=True, guarded=True),
-    _setting("spec", "output", "server", units.name_text, "URL", "--server", guarded=True),
-    _setting("spec", "output", "server_token_file", units.name_text, "FILE", "--server-token-file", guarded=True),
+    _setting("spec", "commands", "notify", units.lines, "URL", "--notify", repeatable=True),
+    _setting("spec", "output", "server", units.name_text, "URL", "--server"),
+    _setting("spec", "output", "server_token_file", units.name_text, "FILE", "--server-token-file"),
     _setting(
-        "spec", "output", "sandbox_id", _sandbox_id, "NAME", "--sandbox-id", guarded=True, older_env=("SANDBOX_ID",)
+        "spec", "output", "sandbox_id", _sandbox_id, "NAME", "--sandbox-id", older_env=("SANDBOX_ID",)
     ),
-    _setting("spec", "output", "mask", units.lines, "PATTERN", "--mask", repeatable=True, guarded=True),
-    _switch("spec", "output", "portable", ("--portable",), ("--no-portable",), guarded=True),
-    _setting("spec", "commands", "then", units.lines, "FILE", "--then", repeatable=True, guarded=True),
+    _setting("spec", "output", "mask", units.lines, "PATTERN", "--mask", repeatable=True),
+    _switch("spec", "output", "portable", ("--portable",), ("--no-portable",)),
+    _setting("spec", "commands", "then", units.lines, "FILE", "--then", repeatable=True),
     _pick("policy", "commands", "hook_failure", "--hook-failure", ("warn", "stop")),
     # --- output and storage ---
     _pick(
@@ -224,7 +225,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     _switch(
         "cli", "output", "verbose", ("-v", "--verbose"), (), default=False,
-        help="Show what the agent writes as it writes.",
+        untrusted=shows_only, help="Show what the agent writes as it writes.",
     ),
     _switch("cli", "output", "quiet", ("-q", "--quiet"), (), default=False, help="Print only how the run ended."),
 )  # fmt: skip

@@ -39,60 +39,59 @@ def _forge_url(raw: object) -> str:
 
 
 CHECKING: tuple[Setting, ...] = (
-    setting("contract", "done", "checks", check_specs.checks, "CMD", "--check", repeatable=True, guarded=True),
+    setting("contract", "done", "checks", check_specs.checks, "CMD", "--check", repeatable=True),
     setting(
-        "cli", "done", "hidden_checks", check_specs.hidden_checks, "CMD", "--hidden-check", repeatable=True,
-        guarded=True, default=(),
+        "cli", "done", "hidden_checks", check_specs.hidden_checks, "CMD", "--hidden-check", repeatable=True, default=(),
         help="A check like --check, of which the agent learns only whether it passed.",
     ),
     setting(
-        "cli", "done", "require", check_specs.conditions, "CONDITION", "--require", repeatable=True, guarded=True,
+        "cli", "done", "require", check_specs.conditions, "CONDITION", "--require", repeatable=True,
         default=(),
         help="What must hold besides the checks: tasks-ticked, tasks-done, tree-clean, pushed, pr-open, ci-green.",
     ),
     setting("contract", "done", "check_timeout", units.timeout, "DURATION", "--check-timeout", field="timeout"),
-    pick("contract", "done", "check_in", "--check-in", ("clean", "tree"), field="room", guarded=True),
-    pick("contract", "done", "proof", "--proof", ("normal", "strict"), guarded=True),
-    setting("contract", "done", "setup", units.name_text, "CMD", "--setup", guarded=True),
+    pick("contract", "done", "check_in", "--check-in", ("clean", "tree"), field="room"),
+    pick("contract", "done", "proof", "--proof", ("normal", "strict")),
+    setting("contract", "done", "setup", units.name_text, "CMD", "--setup"),
     setting("contract", "done", "setup_timeout", units.timeout, "DURATION", "--setup-timeout"),
-    setting("contract", "done", "share", _share, "FOLDER", "--share", repeatable=True, guarded=True),
+    setting("contract", "done", "share", _share, "FOLDER", "--share", repeatable=True),
     switch("contract", "done", "baseline", ("--baseline",), ("--no-baseline",)),
-    pick("contract", "done", "guard", "--guard", ("off", "on", "strict"), guarded=True),
+    pick("contract", "done", "guard", "--guard", ("off", "on", "strict")),
     setting("contract", "done", "guard_files", units.lines, "GLOB", "--guard-file", repeatable=True),
-    setting("contract", "done", "waive", units.lines, "GLOB", "--waive", repeatable=True, guarded=True),
+    setting("contract", "done", "waive", units.lines, "GLOB", "--waive", repeatable=True),
     switch("contract", "done", "fail_to_pass", ("--fail-to-pass",), ("--no-fail-to-pass",)),
     setting(
-        "contract", "done", "fail_to_pass_check", units.name_text, "CMD", "--fail-to-pass-check", guarded=True,
+        "contract", "done", "fail_to_pass_check", units.name_text, "CMD", "--fail-to-pass-check",
     ),
 )  # fmt: skip
 
 WORKTREES: tuple[Setting, ...] = (
     setting(
-        "cli", "git", "worktree", _worktree, "BRANCH[:BASE]", "--worktree", alone=":", guarded=True,
+        "cli", "git", "worktree", _worktree, "BRANCH[:BASE]", "--worktree", alone=":",
         help="Work in a worktree of its own on a new branch (alone: named for the run), begun at BASE.",
     ),
     setting(
-        "cli", "git", "worktree_base_dir", units.name_text, "DIR", "--worktree-base-dir", guarded=True,
+        "cli", "git", "worktree_base_dir", units.name_text, "DIR", "--worktree-base-dir",
         help="Folder for worktrees; without it, REPOSITORY-worktrees beside the repository.",
     ),
     switch("spec", "git", "cleanup_worktree", ("--cleanup-worktree",), ("--keep-worktree",)),
 )  # fmt: skip
 
 LANDING: tuple[Setting, ...] = (
-    pick("landing", "landing", "land", "--land", ("none", "commit", "merge", "pr"), guarded=True),
+    pick("landing", "landing", "land", "--land", ("none", "commit", "merge", "pr")),
     pick("landing", "landing", "land_every", "--land-every", ("done", "iteration"), field="every"),
-    setting("landing", "landing", "base", units.name_text, "BRANCH", "--base", guarded=True),
+    setting("landing", "landing", "base", units.name_text, "BRANCH", "--base"),
     pick(
         "landing", "landing", "merge_strategy", "--merge-strategy", ("squash", "merge", "rebase"), field="strategy",
         older_env=("CONTINUOUS_MERGE_STRATEGY",),
     ),
-    setting("landing", "landing", "remote", units.name_text, "NAME", "--remote", guarded=True),
-    setting("landing", "landing", "repo", units.name_text, "OWNER/NAME", "--repo", guarded=True),
+    setting("landing", "landing", "remote", units.name_text, "NAME", "--remote"),
+    setting("landing", "landing", "repo", units.name_text, "OWNER/NAME", "--repo"),
     setting(
-        "cli", "landing", "owner", units.name_text, "OWNER", "--owner", guarded=True,
+        "cli", "landing", "owner", units.name_text, "OWNER", "--owner",
         help="The owner on the forge, for a --repo that is given as NAME alone.",
     ),
-    setting("landing", "landing", "forge_url", _forge_url, "URL", "--forge-url", guarded=True),
+    setting("landing", "landing", "forge_url", _forge_url, "URL", "--forge-url"),
     setting("landing", "landing", "ci_timeout", units.timeout, "DURATION", "--ci-timeout"),
     setting("landing", "landing", "ci_start", _seconds, "DURATION", "--ci-start"),
     setting("landing", "landing", "ci_poll", units.timeout, "DURATION", "--ci-poll"),
@@ -108,16 +107,15 @@ REVIEWING: tuple[Setting, ...] = (
         "review", "review", "review", "--review", ("never", "iteration", "landing"), field="when", alone="landing"
     ),
     setting(
-        "review", "review", "review_prompt", units.name_text, "TEXT", "--review-prompt", field="prompt", guarded=True
+        "review", "review", "review_prompt", units.name_text, "TEXT", "--review-prompt", field="prompt"
     ),
     setting("review", "review", "review_model", units.name_text, "MODEL", "--review-model", field="model"),
     pick(
-        "review", "review", "review_agent", "--review-agent", ("claude_sdk", "claude_cli"), field="agent", guarded=True
+        "review", "review", "review_agent", "--review-agent", ("claude_sdk", "claude_cli"), field="agent"
     ),
     setting("review", "review", "review_rounds", units.whole, "N", "--review-rounds", field="rounds"),
     switch(
         "review", "review", "dispute_review", ("--dispute-review",), ("--no-dispute-review",), field="disputes",
-        guarded=True,
     ),
 )  # fmt: skip
 

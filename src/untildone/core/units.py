@@ -12,6 +12,10 @@ from typing import Literal
 
 from untildone.core.durations import next_clock, parse_duration
 
+MOST = 10**12
+"""No count that people mean is larger: it would not fit into a report, a database or a browser's numbers."""
+MOST_USD = 1e9
+
 Bare = Literal["minutes", "seconds"] | None
 
 _NOTHING = re.compile(r"0+[hms]?")
@@ -46,7 +50,7 @@ def timeout(raw: object) -> float:
     return seconds
 
 
-def whole(raw: object, *, least: int = 1, most: int | None = None) -> int:
+def whole(raw: object, *, least: int = 1, most: int = MOST) -> int:
     """A whole number within bounds."""
     try:
         number = int(str(raw).strip()) if not isinstance(raw, bool | float) else None
@@ -54,8 +58,8 @@ def whole(raw: object, *, least: int = 1, most: int | None = None) -> int:
         number = None
     if number is None:
         raise ValueError(f"must be a whole number, not {raw!r}")
-    if number < least or (most is not None and number > most):
-        bounds = f"at least {least}" if most is None else f"between {least} and {most}"
+    if not least <= number <= most:
+        bounds = f"at least {least}" if number < least and most == MOST else f"between {least} and {most}"
         raise ValueError(f"must be {bounds}, not {number}")
     return number
 
@@ -71,7 +75,7 @@ def money(raw: object) -> float | None:
         amount = float(str(raw).strip().removeprefix("$")) if not isinstance(raw, bool) else -1.0
     except ValueError:
         amount = -1.0
-    if not 0 <= amount < float("inf"):
+    if not 0 <= amount <= MOST_USD:
         raise ValueError(f"must be an amount in US dollars such as 5 or 2.50, not {raw!r}")
     return amount or None
 
@@ -90,6 +94,8 @@ def text(raw: object) -> str:
     """Text as it is."""
     if not isinstance(raw, str):
         raise ValueError(f"must be text in quotes, not {raw!r}")  # noqa: TRY004 -- one error kind for all parsers
+    if "\0" in raw:
+        raise ValueError("must not hold the character NUL: no program takes it")
     return raw
 
 
@@ -153,7 +159,7 @@ _SIZES: Mapping[str, int] = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t
 
 def size(raw: object) -> int:
     """Bytes of `512M` or `2G`."""
-    written = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", str(raw).strip(), re.IGNORECASE)
+    written = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmgt]?)i?b?", str(raw).strip(), re.IGNORECASE)
     if written is None:
         raise ValueError(f"must be a size such as 512M or 2G, not {raw!r}")
     return int(float(written[1]) * _SIZES[written[2].lower()])

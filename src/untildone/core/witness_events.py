@@ -74,8 +74,10 @@ class DisputeAccepted(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaiverGiven(Command):
-    """A human lets guarded files change."""
+    """Guarded files may change from now on."""
 
     TYPE: ClassVar[str] = "continuous.waived"
     patterns: tuple[str, ...]
     """Globs of paths."""
+    user: str = ""
+    """The account that `untildone waive` ran under; empty for an order from elsewhere."""

@@ -59,8 +59,11 @@ _QUIET = {
     "GIT_GRAFT_FILE": f"{os.devnull}/none",
 }
 
-# A file monitor named in a repository's config is a program of that repository's choice, and it would outlive us.
-_ALWAYS = ("-c", "core.fsmonitor=false")
+# A file monitor named in a repository's config is a program of that repository's choice, and it would outlive us. A
+# folder of a clone may look like a bare repository, with a config that came along. `ext::` as an address is a command.
+_ALWAYS = (
+    "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit", "-c", "protocol.ext.allow=never",
+)  # fmt: skip
 # Behind a guard nothing outlives the command: tidying up in the background would be killed each time it begins.
 _TO_THE_END = ("-c", "gc.autoDetach=false", "-c", "maintenance.autoDetach=false")
 

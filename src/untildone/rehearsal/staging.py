@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 
 from untildone.core.dataclass import dataclass
@@ -55,8 +56,8 @@ async def make_base(scratch: Path, repository: Path | None) -> Base:
         cwd=scratch,
         timeout=CLONE_PATIENCE,
     )
-    await git(("remote", "remove", "origin"), cwd=path, check=False)
-    blobs = blobs_of((await git(("ls-tree", "-r", "-l", "-z", "HEAD"), cwd=path)).out)
+    await git(("remote", "remove", "origin"), cwd=path, git_dir=path, check=False)
+    blobs = blobs_of((await git(("ls-tree", "-r", "-l", "-z", "HEAD"), cwd=path, git_dir=path)).out)
     few = few_of(blobs)
     return Base(
         path,
@@ -74,14 +75,14 @@ async def _has_commits(repository: Path) -> bool:
 
 async def _small_branch(base: Path, few: Sequence[Blob], *, whole: bool) -> str:
     """A branch with these files alone, on top of the real history: to git it is the same repository."""
-    commit = "HEAD"
+    commit, in_base = "HEAD", partial(git, cwd=base, git_dir=base)
     if not whole:
         index = {"GIT_INDEX_FILE": str(base / "small.index")}
-        await git(("update-index", "-z", "--index-info"), cwd=base, env=index, stdin=b"".join(b.entry for b in few))
-        tree = (await git(("write-tree",), cwd=base, env=index)).text
-        made = await git((*AS_REHEARSAL, "commit-tree", tree, "-p", "HEAD", "-m", "For a small disk"), cwd=base)
+        await in_base(("update-index", "-z", "--index-info"), env=index, stdin=b"".join(b.entry for b in few))
+        tree = (await in_base(("write-tree",), env=index)).text
+        made = await in_base((*AS_REHEARSAL, "commit-tree", tree, "-p", "HEAD", "-m", "For a small disk"))
         commit = made.text
-    await git(("update-ref", f"refs/heads/{SMALL_BRANCH}", commit), cwd=base)
+    await in_base(("update-ref", f"refs/heads/{SMALL_BRANCH}", commit))
     return SMALL_BRANCH
 
 

@@ -22,10 +22,10 @@ from untildone.core.events import (
     SettingsChanged,
 )
 from untildone.core.outcome import CheckResult
+from untildone.core.redaction import HIDDEN, veiled_options
 from untildone.core.wire import Wire, wire
 from untildone.uplink.masking import Masking
 
-HIDDEN = "(hidden)"
 EVENT_CAP = 4 << 20
 """Bytes of one payload: a server takes no more than a few at a time."""
 TEXT_CAP = 64 << 10
@@ -72,12 +72,13 @@ class Dressing:
 
 
 def veiled(event: Event) -> Event:
-    """The event without what is told to nobody: where notices go to, and what a hidden check looks at."""
+    """The event without what stays here: where notices go to, what a hidden check looks at, keys of servers."""
     if isinstance(event, ContinuousStarted | SettingsChanged):
         spec = event.spec
         checks = tuple(replace(one, command=HIDDEN) if one.hidden else one for one in spec.contract.checks)
         notify = tuple(f"{address.partition('://')[0]:.20}://{HIDDEN}" for address in spec.notify)
-        return replace(event, spec=replace(spec, notify=notify, contract=replace(spec.contract, checks=checks)))
+        contract, options = replace(spec.contract, checks=checks), veiled_options(spec.options)
+        return replace(event, spec=replace(spec, notify=notify, contract=contract, options=options))
     if isinstance(event, BaselineTaken | IterationValidation):
         return replace(event, checks=tuple(map(_veiled_result, event.checks)))
     return event
