@@ -258,7 +258,7 @@ async def test_leftovers_end_and_a_program_stays_unless_it_waits_for_one(
     process = await spawner.spawn(["sh", "-c", script], cwd=str(tmp_path), env=env)
     try:
         assert await eventually(lambda: len(living(token)) == 3)
-        assert spawner.end_leftovers(token) == (1 if stays else 4)  # the guard, too
+        assert spawner.end_leftovers(token) == (1 if stays else 5)  # its guards, too
         assert len(living(token)) == (2 if stays else 0)
         assert living(f"{token}1") == []
     finally:

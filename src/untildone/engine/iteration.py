@@ -1,6 +1,7 @@
 """One iteration: intent first, then the agent, then what it left behind."""
 
 import asyncio
+import math
 from dataclasses import asdict, replace
 
 from untildone.core import events as ev
@@ -9,7 +10,7 @@ from untildone.core.closing import Change, close_iteration, progress_of
 from untildone.core.dataclass import dataclass
 from untildone.core.decide import Iterate, endless, interruption, next_look
 from untildone.core.events import Event
-from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, TURNS_EXHAUSTED, Fault, Remedy
+from untildone.core.faults import FAULTS, HANG, LOOP_STOPPED, SURROUNDINGS, TURNS_EXHAUSTED, Fault, Remedy
 from untildone.core.outcome import Order, Outcome
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
 from untildone.core.secrets import redact
@@ -139,11 +140,16 @@ async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) 
             await journal.heed_clock()
             look()
             others = [task for task in (working, dead) if not task.done()]
-            await news(journal, parts.clock, next_look(journal.state, parts.clock.now()), *others)
+            within = next_look(journal.state, parts.clock.now())
+            parts.spawner.end_within(math.inf if within is None else within)
+            await news(journal, parts.clock, within, *others)
             if dead.done():
                 dead.result()  # a bug in the watching must not go unnoticed
+        if cut is None and parts.spawner.has_enforced():
+            cut = interruption(journal.state, parts.clock.now()) or LOOP_STOPPED
         return Ended(order, working.result(), cut)
     finally:
+        parts.spawner.end_within(None)
         for task in (dead, interrupting, working):
             if task is not None and not task.done():
                 task.cancel()

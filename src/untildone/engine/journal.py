@@ -25,8 +25,8 @@ TRACE_BATCH = 50
 TRACE_DELAY = 0.1
 TRIM_EVERY = 2000
 """Trace events between two looks at whether the oldest have to go."""
-CLOCK_JUMP = 5.0
-"""Seconds by which the clock must differ from the time that passed to have been set; less is a correction."""
+CLOCK_JUMP = 1.0
+"""Seconds by which the clock must differ from the time that passed to have been set. Less is kept until it adds up."""
 TRACE_DAYS = 30
 """No trace of a run is kept for longer."""
 
@@ -101,11 +101,14 @@ class Journal:
 
     def _clock_jump(self) -> list[Event]:
         ahead = self._clock_ahead()
-        jumped, self._ahead = ahead - self._ahead, ahead
-        return [ClockJumped(seconds=jumped)] if abs(jumped) >= CLOCK_JUMP and self.state.driving else []
+        jumped = ahead - self._ahead
+        if self.state.driving and abs(jumped) < CLOCK_JUMP:
+            return []
+        self._ahead = ahead
+        return [ClockJumped(seconds=jumped)] if self.state.driving else []
 
     def _clock_ahead(self) -> float:
-        return self._clock.now() - self._clock.steady()
+        return self._clock.now() - self._clock.monotonic()
 
     async def flush(self) -> None:
         """Append the trace events that are still waiting."""
