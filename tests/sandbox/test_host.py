@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import state_of
 from untildone.errors import AgentError, AgentMissing
 from untildone.ports import Process, Spawner
 from untildone.sandbox.guard import descendants
@@ -218,6 +219,61 @@ async def test_a_killed_guard_takes_the_program_with_it(tmp_path: Path, token: s
     os.kill(process.pid, signal.SIGKILL)
     assert await eventually(lambda: not living(token))
     assert await process.wait() == -signal.SIGKILL
+
+
+# Kills one of its two guards and leaves a daemon behind, without the marker, that holds its output.
+UNGUARDED = """
+env -i setsid sh -c 'echo $$ > daemon; exec sleep {token}1' &
+while ! [ -s daemon ]; do :; done
+kill -9 {guard}; exec sleep {token}2
+"""
+KEEPER = "$(cut -d' ' -f4 /proc/$PPID/stat)"
+
+
+@pytest.mark.parametrize("victim", ["$PPID", KEEPER], ids=["guard", "keeper"])
+async def test_a_program_that_kills_one_of_its_guards_leaves_nothing_behind(
+    tmp_path: Path, token: str, victim: str
+) -> None:
+    script = UNGUARDED.format(token=token, guard=victim)
+    process = await HostSpawner().spawn(["sh", "-c", script], cwd=str(tmp_path), env=ENV, stdin="null")
+    async with asyncio.timeout(PATIENCE):
+        assert await process.read() == b""
+        assert await process.wait() == -signal.SIGKILL
+    assert await eventually(lambda: not living(token))
+
+
+# A loop that is stopped while its program may work for a second more; going on, it says how that ended.
+STOPPED_LOOP = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from untildone.sandbox.host import HostSpawner
+
+async def main():
+    spawner = HostSpawner(Path(sys.argv[2]))
+    env = {"PATH": os.environ["PATH"], "UNTILDONE_RUN": "stopped-" + sys.argv[3]}
+    spawner.end_within(1.0)
+    process = await spawner.spawn(["sh", "-c", sys.argv[1]], cwd="/", env=env)
+    await process.read()
+    os.kill(os.getpid(), signal.SIGSTOP)
+    print(await process.wait(), spawner.has_enforced(), flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_stopped_loop_does_not_lift_the_limit_of_time(tmp_path: Path, token: str) -> None:
+    script = f"trap '' INT; setsid sleep {token}1 & echo ready; exec sleep {token}2"
+    argv = [sys.executable, "-c", STOPPED_LOOP, script, str(tmp_path), token]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as loop:
+        try:
+            assert await eventually(lambda: len(living(token)) == 2)
+            assert await eventually(lambda: not living(token))
+            assert state_of(loop.pid) == "T"
+            loop.send_signal(signal.SIGCONT)
+            assert loop.stdout is not None
+            assert await asyncio.to_thread(loop.stdout.read) == f"{-signal.SIGTERM} True\n"
+        finally:
+            loop.kill()
 
 
 def orphan(marker: str, token: str, variable: str = "UNTILDONE_RUN", *, stubborn: bool = False) -> None:

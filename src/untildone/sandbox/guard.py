@@ -9,9 +9,9 @@ its session or its environment behind is reparented to the one that lives.
 
 - The parent dies, by whatever means: the program gets SIGINT, on which Claude Code still says what it has spent,
   then SIGTERM, then SIGKILL, all within two seconds. With PIPE (the read end of the program's output) and MEMORY (the
-  end of what the parent had read of it; PIPE again: none), what the program said last goes to PATH-<pid of the keeper>.jsonl,
-  and a reply under way is given a moment to come to its end before the first signal. As long as the parent lives
-  neither is touched.
+  end of what the parent had read of it; PIPE again: none), what the program said last goes to PATH-<our pid>.jsonl
+  (the keeper's), and a reply under way is given a moment to come to its end before the first signal. As long as the
+  parent lives neither is read.
 - The parent is stopped (SIGSTOP, Ctrl+Z): the limits hold without it. With MEMORY, in which the parent writes until
   when the program may work, the keeper ends the program at that moment, or when the parent is stopped for too long.
 - The program ends: every descendant is killed.
