@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -12,6 +14,9 @@ from untildone.agents.scripted import Act, ScriptedAgent
 from untildone.core import events as ev
 from untildone.core.outcome import FaultEvidence, Order, Outcome
 from untildone.core.policy import Policy
+from untildone.engine.journal import Journal
+from untildone.engine.parts import Parts
+from untildone.engine.waits import Waits
 
 pytestmark = pytest.mark.anyio
 
@@ -92,6 +97,32 @@ async def test_a_clock_set_forward_is_no_time_at_work(rig: Rig) -> None:
     assert 0 <= state.active_seconds < 60
     assert all(0 <= done.duration_seconds < 60 for done in rig.seen(ev.IterationCompleted))
     assert [round(jumped.seconds / HOUR) for jumped in rig.seen(ev.ClockJumped)] == [5, 500]
+
+
+async def test_a_clock_set_back_a_little_again_and_again_takes_no_time_away(rig: Rig) -> None:
+    """Each step is small; together they would have given the run as much time again as it has."""
+    state, _ = await rig.run([jump(rig, -0.9 / HOUR)] * 6, Policy(max_runs=6))
+    moved = sum(jumped.seconds for jumped in rig.seen(ev.ClockJumped))
+    assert -6 * 0.9 - 0.5 < moved < -6 * 0.9 + 1.5
+    assert (state.stop_reason, state.attempts) == ("max_runs_reached", 6)
+
+
+async def test_looks_at_a_forge_do_not_know_the_clock(rig: Rig) -> None:
+    """A rest of a moment, in which the clock is set back by hours, is over after that moment."""
+    parts, clock = SimpleNamespace(clock=rig.clock, jitter=lambda: 0.0), rig.clock
+    assert isinstance(clock, SettableClock)
+    await rig.run([claim(), claim(), claim()])
+    lease = await rig.log.acquire(rig.run_id, name="it", folder=str(rig.repo))
+    journal = Journal(rig.log, lease, clock)
+    await journal.open()
+    waits, told = Waits(journal, cast("Parts", parts)), journal.state.last_seq
+    resting = asyncio.create_task(waits.rest(clock.now() + 0.5, "ci", "checks to end"))
+    async with asyncio.timeout(60):
+        while journal.state.last_seq == told:
+            await asyncio.sleep(0.01)
+    clock.set_by -= HOUR
+    await asyncio.wait_for(resting, 60)
+    await rig.log.release(lease, status="completed")
 
 
 async def test_a_clock_set_forward_past_the_deadline_suspends_and_the_work_is_kept(rig: Rig) -> None:

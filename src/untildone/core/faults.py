@@ -63,7 +63,7 @@ LOOP_STOPPED = Fault(
 SURROUNDINGS = Fault("surroundings", Remedy.EXCUSE, "git, the folder or the agent's program failed")
 STOPPED = Fault("stopped", Remedy.EXCUSE, "a human stopped the run in mid-iteration")
 TAKEN = Fault("taken_over", Remedy.EXCUSE, "another machine took the run over in mid-iteration")
-PAUSED = Fault("paused", Remedy.EXCUSE, "a human paused the run in mid-iteration")
+PAUSED = Fault("paused", Remedy.EXCUSE, "a human paused the run in mid-iteration (older versions cut it off)")
 STEERED = Fault("steered", Remedy.EXCUSE, "an urgent message interrupted the iteration")
 LIMIT_REACHED = Fault("limit_reached", Remedy.EXCUSE, "a limit was reached in mid-iteration")
 GOES_ON = frozenset({PAUSED, STEERED, QUOTA_KEPT, DISK_LOW, LOOP_STOPPED})
@@ -220,7 +220,7 @@ BY_THE_LOOP: dict[str, str] = {
     SURROUNDINGS.name: "git, the folder or the program refused outside of the iteration itself",
     STOPPED.name: "the loop ended it for `untildone stop` or Ctrl+C",
     TAKEN.name: "the loop ended it for `untildone resume --from-server` on another machine",
-    PAUSED.name: "the loop ended it for `untildone pause`",
+    PAUSED.name: "an older version ended it for `untildone pause`: now a pause begins when the iteration ends",
     STEERED.name: "the loop ended it for `untildone message --urgent`",
     LIMIT_REACHED.name: "the loop ended it at a limit of money, tokens or time",
 }

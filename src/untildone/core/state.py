@@ -348,11 +348,13 @@ class LoopState:
     driven_from: int = 0
     """The number of the event with which the newest driver began."""
     active_seconds: float = 0.0
-    """Time with a living driver, up to `last_at`."""
+    """Time with a living driver, up to `last_at`, without pauses."""
     waited_seconds: float = 0.0
-    """Of these, the time in which it only waited: for a limit, an outage, a moment, a human."""
+    """Of these, the time in which it only waited: for a limit, an outage, a moment."""
     resting: bool = False
     """The last thing a driver recorded is that it waits."""
+    on_hold: bool = False
+    """A driver waits because a human paused the run: this time is no time of the run's."""
     last_at: float = 0.0
     """When a driver last recorded something."""
     started_at: float = 0.0
@@ -384,8 +386,9 @@ class LoopState:
         return self.spend.usage.counted + (self.open.spend.usage.counted if self.open else 0)
 
     def elapsed(self, now: float) -> float:
-        """Seconds with a living driver, as seen by that driver."""
-        return self.active_seconds + (max(0.0, now - self.last_at) if self.driving else 0.0)
+        """Seconds with a living driver, as seen by that driver; without those in which a human had paused the run."""
+        is_counted = self.driving and not self.on_hold
+        return self.active_seconds + (max(0.0, now - self.last_at) if is_counted else 0.0)
 
     def worked(self, now: float) -> float:
         """The same without the time in which it only waited."""

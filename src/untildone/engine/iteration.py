@@ -43,6 +43,8 @@ async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
     prompt = build_prompt(journal.state, order, _read_papers(journal.state, parts), parts.clock.now())
     for warning in prompt.warnings:
         await journal.tell(ev.ContinuousWarning(message=warning))
+    if not await may_begin(journal):
+        return
     await journal.record(intent(journal.state, order, prompt, before, parts.clock.now()))
     told = agent_order(journal.state, order, prompt, rules(journal.state.spec, journal.state.policy))
     ended = await run_agent(journal, parts, parts.agent, told)
@@ -52,6 +54,12 @@ async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
     await _close(journal, parts, before, ended)
     if is_work:
         await call_hook(journal, parts, "after_iteration", {"iteration_num": order.number})
+
+
+async def may_begin(journal: Journal) -> bool:
+    """False if a human asked for a stop or a pause while the iteration was prepared: then it is not begun."""
+    await journal.catch_up()
+    return journal.state.stop is None and not journal.state.paused
 
 
 def intent(state: LoopState, order: Iterate, prompt: Prompt, before: TreeState, now: float) -> ev.IterationStarted:

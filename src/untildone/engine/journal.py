@@ -110,6 +110,12 @@ class Journal:
     def _clock_ahead(self) -> float:
         return self._clock.now() - self._clock.monotonic()
 
+    async def catch_up(self) -> None:
+        """Fold what others appended up to now, also what a signal of this very moment asks for."""
+        await asyncio.sleep(0)
+        async with self._one_at_a_time:
+            await self._fold_news()
+
     async def flush(self) -> None:
         """Append the trace events that are still waiting."""
         async with self._one_at_a_time:
