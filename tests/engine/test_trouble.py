@@ -45,6 +45,18 @@ async def test_work_that_cannot_be_committed_is_not_done_and_the_agent_hears_why
     assert "b.txt" in rig.git("show", "--stat", state.verified_commit or "")
 
 
+async def test_the_next_driver_commits_what_the_last_iteration_could_not(rig: Rig) -> None:
+    """The process of git was killed, say."""
+    once = hook(rig, f"test -f '{rig.tmp}/killed' || {{ touch '{rig.tmp}/killed'; kill -9 $PPID; }}")
+    state, _ = await rig.run([writes(rig.repo / "b.txt", "b")], Policy(max_runs=1))
+    assert (state.stop_reason, state.commits, bool(state.commit_trouble)) == ("max_runs_reached", 0, True)
+    assert once.exists()
+    state, agent = await rig.resume([])
+    assert (state.stop_reason, state.commits, state.commit_trouble) == ("max_runs_reached", 1, "")
+    assert agent.orders == []
+    assert rig.git("show", "HEAD:b.txt") == "b"
+
+
 async def test_a_repository_that_is_gone_stops_the_run_in_order(rig: Rig) -> None:
     def destroy(_: Order) -> Outcome:
         shutil.rmtree(rig.repo / ".git")
