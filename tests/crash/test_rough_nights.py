@@ -78,7 +78,7 @@ def test_a_store_deleted_by_the_agent_comes_back(tmp_path: Path, what: str) -> N
 
 
 def test_a_record_that_lost_its_end_is_told(tmp_path: Path) -> None:
-    """Half of SQLite's write-ahead log is gone after a crash: the database is whole, and ends an iteration too early."""
+    """Half of SQLite's write-ahead log is gone after a crash: the database is whole, and ends too early."""
     stage = CrashStage(tmp_path / "stage")
     places = ("before settle 1", "before settle 2", "before settle 3")
     driver = stage.start(",".join(places), "SIGSTOP")

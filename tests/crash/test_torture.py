@@ -32,14 +32,14 @@ def test_sixty_kills_at_random_moments(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.soak
-def test_kills_of_an_ordinary_user(tmp_path_factory: pytest.TempPathFactory, seed: int = 3) -> None:
+def test_kills_of_an_ordinary_user(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Where this user may execute the Python of the tests."""
     if os.getuid() != 0 or not _may_enter(Path(sys.executable).resolve()):
         pytest.skip("needs root, and a Python that everybody may execute: python tests/crash/torture.py --uid")
     folder = tmp_path_factory.mktemp("ordinary")
     for place in (folder, *folder.parents[:2]):
         place.chmod(0o755)
-    check(folder, 15, seed=seed, uid=NOBODY)
+    check(folder, 15, seed=3, uid=NOBODY)
 
 
 def _may_enter(program: Path) -> bool:

@@ -230,10 +230,10 @@ def story_of(stage: Stage) -> tuple[str, list[ev.Record]]:
 
 def begins_of(stage: Stage) -> int:
     """How many drivers have taken up the run. Looks on while one writes."""
-    with suppress(sqlite3.OperationalError):
-        with closing(sqlite3.connect(f"file:{stage.tmp}/state/untildone.db?mode=ro", uri=True)) as store:
-            ((count,),) = store.execute("SELECT count(*) FROM events WHERE type = 'continuous.resumed'")
-            return int(count)
+    place = f"file:{stage.tmp}/state/untildone.db?mode=ro"
+    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(place, uri=True)) as store:
+        ((count,),) = store.execute("SELECT count(*) FROM events WHERE type = 'continuous.resumed'")
+        return int(count)
     return 0
 
 

@@ -51,12 +51,12 @@ def apply(state: LoopState, record: ev.Record) -> LoopState:
     # The time since the driver's last fact counts; what humans append does not move the driver's clock.
     passed = max(0.0, at - (folded if isinstance(event, ev.ClockJumped) else state).last_at)
     passed = 0.0 if state.on_hold else passed
-    is_waiting = isinstance(event, ev.ContinuousWaiting)
+    waits_for = event.cause if isinstance(event, ev.ContinuousWaiting) else None
     return replace(
         folded, last_seq=record.seq, last_at=at, active_seconds=state.active_seconds + passed,
         waited_seconds=state.waited_seconds + (passed if state.resting else 0.0),
-        resting=is_waiting or (state.resting and event.KIND == "trace"),
-        on_hold=folded.paused and (state.on_hold or (is_waiting and event.cause == PAUSED.name)),
+        resting=waits_for is not None or (state.resting and event.KIND == "trace"),
+        on_hold=folded.paused and (state.on_hold or waits_for == PAUSED.name),
     )  # fmt: skip
 
 

@@ -148,20 +148,30 @@ async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) 
             await journal.heed_clock()
             look()
             others = [task for task in (working, dead) if not task.done()]
-            within = next_look(journal.state, parts.clock.now())
-            parts.spawner.end_within(math.inf if within is None else within)
-            await news(journal, parts.clock, within, *others)
+            await news(journal, parts.clock, _next_look(journal, parts), *others)
             if dead.done():
                 dead.result()  # a bug in the watching must not go unnoticed
-        if cut is None and parts.spawner.has_enforced():
-            cut = interruption(journal.state, parts.clock.now()) or LOOP_STOPPED
-        return Ended(order, working.result(), cut)
+        return Ended(order, working.result(), cut or _enforced(journal, parts))
     finally:
         parts.spawner.end_within(None)
         for task in (dead, interrupting, working):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
+
+
+def _next_look(journal: Journal, parts: Parts) -> float | None:
+    """Seconds until a limit of time is reached: it holds as well if we are stopped by then."""
+    within = next_look(journal.state, parts.clock.now())
+    parts.spawner.end_within(math.inf if within is None else within)
+    return within
+
+
+def _enforced(journal: Journal, parts: Parts) -> Fault | None:
+    """Why the agent was ended in our place while we were stopped, if it was."""
+    if not parts.spawner.has_enforced():
+        return None
+    return interruption(journal.state, parts.clock.now()) or LOOP_STOPPED
 
 
 async def _interrupt(agent: Agent, *, discard: bool) -> None:

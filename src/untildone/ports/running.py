@@ -107,7 +107,7 @@ class Spawner(Protocol):
     ) -> Process: ...
 
     def end_within(self, seconds: float | None) -> None:
-        """Have its programs ended after so many seconds, also while the loop is stopped (`kill -STOP`); None: they rest.
+        """Have its programs ended after so many seconds, also while the loop is stopped; None: they rest.
 
         The loop ends them itself and says so anew whenever that moment moves: this holds where it cannot. A loop that
         is stopped for long does not let them work on even if no limit of time is set (infinity).

@@ -302,9 +302,7 @@ def _become(program: list[str]) -> None:
         os._exit(NOT_FOUND if isinstance(trouble, FileNotFoundError) else NOT_EXECUTABLE)
 
 
-def _watch(
-    child: int, target: int, wakeup: int, words: LastWords, above: tuple[int, int]
-) -> tuple[int, float | None]:
+def _watch(child: int, target: int, wakeup: int, words: LastWords, above: tuple[int, int]) -> tuple[int, float | None]:
     """Forward signals to `target`, reap, and listen in the loop's place, until the program is gone.
 
     Returns its wait status and, if somebody asked it to end, until when the grace lasts.
@@ -336,7 +334,7 @@ def _watch(
 
 
 def _has_loop_died(parent: int, loop: int) -> bool:
-    """Told that the parent died: was it the loop, or only the keeper? A keeper that lives passes on what it was told."""
+    """Whether it was the loop that died, or only the keeper. A keeper that lives passes on what it was told."""
     return parent == loop or os.getppid() == parent or is_zombie(loop)
 
 
