@@ -283,7 +283,9 @@ def check_iterations(stage: Stage, events: list[ev.Event], state: LoopState) -> 
     # What a killed git could not commit is in the commit of the next iteration, or of the next driver.
     is_whole = not closed or isinstance(closed[-1][1], ev.IterationCompleted)
     left = stage.git("-c", "safe.directory=*", "status", "--porcelain") if is_whole else ""
-    assert (state.commit_trouble, left) == ("", ""), "an iteration was paid for and not committed"
+    told = [f"{type(event).__name__} {getattr(event, 'iteration_num', '')}" for event in events[-12:]]
+    trouble = f"{state.commit_trouble}; left: {left}; {told}"
+    assert (state.commit_trouble, left) == ("", ""), f"an iteration was paid for and not committed: {trouble}"
     written = (stage.repo / "work.txt").read_text().split() if (stage.repo / "work.txt").exists() else []
     assert len(set(written)) == len(written), "a tool call was made twice"
 

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
+from os.path import isfile
 from pathlib import Path
 
 from untildone.core.findings import LentChange
@@ -86,7 +87,7 @@ def watched(env: Mapping[str, str], tree: Path) -> list[str]:
     inside = [
         str(folder)
         for folder in found
-        if (folder != tree and folder.is_relative_to(tree)) or (folder / "pyvenv.cfg").is_file()
+        if (folder != tree and folder.is_relative_to(tree)) or isfile(folder / "pyvenv.cfg")
     ]
     active = env.get("VIRTUAL_ENV", "")
     return list(dict.fromkeys([*([active] if active.startswith("/") else []), *inside]))
