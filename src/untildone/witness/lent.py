@@ -13,7 +13,6 @@ import shlex
 import shutil
 import stat
 from collections.abc import Mapping, Sequence
-from os.path import isfile
 from pathlib import Path
 
 from untildone.core.findings import LentChange
@@ -84,10 +83,10 @@ class Lent:
 def watched(env: Mapping[str, str], tree: Path) -> list[str]:
     """Folders that checks use because they are on the PATH: virtual environments, and what lies in the tree."""
     found = [Path(entry).parent for entry in env.get("PATH", "").split(os.pathsep) if entry.startswith("/")]
+    # Not pathlib: it raises for a folder of the PATH that this user may not look into.
+    environments = {folder for folder in found if os.path.isfile(folder / "pyvenv.cfg")}  # noqa: PTH113
     inside = [
-        str(folder)
-        for folder in found
-        if (folder != tree and folder.is_relative_to(tree)) or isfile(folder / "pyvenv.cfg")
+        str(folder) for folder in found if folder in environments or (folder != tree and folder.is_relative_to(tree))
     ]
     active = env.get("VIRTUAL_ENV", "")
     return list(dict.fromkeys([*([active] if active.startswith("/") else []), *inside]))
