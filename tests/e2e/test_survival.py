@@ -161,7 +161,9 @@ def test_a_usage_limit_stops_a_run_that_will_not_wait(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("limit", "fault", "attempts"), [(("--timeout", "5s"), "timeout", 2), ((), "loop_stopped", 1)])
+@pytest.mark.parametrize(
+    ("limit", "fault", "attempts"), [(("--timeout", "25s"), "timeout", 2), ((), "loop_stopped", 1)]
+)
 def test_a_stopped_loop_does_not_lift_the_limits(
     tmp_path: Path, limit: tuple[str, ...], fault: str, attempts: int
 ) -> None:

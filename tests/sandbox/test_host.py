@@ -18,12 +18,14 @@ from processes import state_of
 from untildone.errors import AgentError, AgentMissing
 from untildone.ports import Process, Spawner
 from untildone.sandbox.guard import descendants
-from untildone.sandbox.host import STDERR_KEPT, HostSpawner
+from untildone.sandbox.host import STDERR_KEPT, HostSpawner, behind_guard
+from untildone.witness.command import run_command
 
 pytestmark = pytest.mark.anyio
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 PATIENCE = 60.0
+CHECK = behind_guard(whole_tree=True)
 
 # A program with a child, a child in its own session, and one that dropped the environment too. All ignore SIGTERM.
 FAMILY = """
@@ -274,6 +276,23 @@ async def test_a_stopped_loop_does_not_lift_the_limit_of_time(tmp_path: Path, to
             assert await asyncio.to_thread(loop.stdout.read) == f"{-signal.SIGTERM} True\n"
         finally:
             loop.kill()
+
+
+@pytest.mark.parametrize("number", [4, pytest.param(200, marks=pytest.mark.soak)])
+async def test_no_zombie_is_left(tmp_path: Path, number: int) -> None:
+    """Of programs, of checks, and of what outlived them."""
+
+    def dead() -> list[str]:
+        lists = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+        children = [pid for path in lists for pid in path.read_text().split()]
+        return [pid for pid in children if state_of(int(pid)) == "Z"]
+
+    before = dead()
+    for _ in range(number):
+        assert await run("sh", "-c", "(setsid true &) ; exit 3", cwd=tmp_path) == (3, b"", "")
+        told = await run_command("(setsid true &) ; exit 4", cwd=tmp_path, timeout=60, behind=CHECK)
+        assert told.exit_code == 4
+    assert await eventually(lambda: set(dead()) <= set(before))
 
 
 def orphan(marker: str, token: str, variable: str = "UNTILDONE_RUN", *, stubborn: bool = False) -> None:
