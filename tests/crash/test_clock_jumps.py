@@ -1,6 +1,7 @@
 """The machine's clock is set back or forward by hours while a run is at work."""
 
 import asyncio
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,6 +131,18 @@ async def test_a_clock_set_forward_past_the_deadline_suspends_and_the_work_is_ke
     state, _ = await rig.run([jump(rig, 5), claim()], policy)
     assert (state.phase, state.stop_reason) == ("suspended", "deadline_reached")
     assert rig.git("show", "HEAD:work.txt") == "1\n"
+
+
+@pytest.mark.parametrize("room", ["engine", "agents", "witness", "rehearsal"])
+def test_no_duration_is_taken_from_a_clock_that_can_be_set(room: str) -> None:
+    """How far the clock is ahead is asked in one place."""
+    files = (Path(wiring.__file__).parent / room).rglob("*.py")
+    found = [
+        f"{file.name}: {said}" for file in files for said in re.findall(r".*clock\.now\(\) - .*", file.read_text())
+    ]
+    assert found == (
+        ["journal.py:         return self._clock.now() - self._clock.monotonic()"] if room == "engine" else []
+    )
 
 
 async def test_the_lease_does_not_know_the_clock(rig: Rig) -> None:
