@@ -230,6 +230,8 @@ class Journal:
     def _flush_soon(self) -> None:
         self._flush_later = None
         self._flushing = asyncio.create_task(self.flush())
+        # A store that cannot be written is an error of whatever is recorded next; said twice it would be no clearer.
+        self._flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 async def load_state(log: EventLog, run_id: str) -> LoopState:

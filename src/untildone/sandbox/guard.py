@@ -98,6 +98,7 @@ def main(arguments: list[str]) -> int:
         if guard := os.fork():
             words.close_pipe()
             return _keep(guard, parent, wakeup, words.memory)
+        os.setpgid(0, 0)  # what is sent to the keeper's group comes once, from the keeper
         wakeup = _listen()
         if not _serve(above, is_reaper=True):
             return -signal.SIGTERM
