@@ -44,15 +44,14 @@ class Waits:
         backoff = min(landing.ci_poll * 2**self._troubles, LONGEST_BACKOFF) * (1 + self._parts.jitter() / 4)
         if trouble.retry_at is None:
             last_try = self._since + self._as_told + landing.ci_timeout
-            pause = min(backoff, last_try - now)
+            until = clock.now() + min(backoff, last_try - now)
         else:
             # A moment that the forge itself names is worth waiting for.
             last_try = self._since + max(landing.ci_timeout, self._journal.state.policy.outage_budget)
-            pause = max(trouble.retry_at - clock.now(), 1)
-        if now >= last_try or now + pause > last_try:
+            until = max(trouble.retry_at, clock.now() + 1)
+        if now >= last_try or (trouble.retry_at is not None and now + until - clock.now() > last_try):
             return False
         self._troubles += 1
-        until = clock.now() + pause
         await self.rest(until, FORGE, one_line(str(trouble), _SAID), announced=until)
         waited = clock.monotonic() - now
         self.excused += waited
