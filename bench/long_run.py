@@ -29,7 +29,7 @@ class SteadyClock:
     def now(self) -> float:
         return 1_700_000_000.0 + self.minutes * _MINUTE
 
-    def steady(self) -> float:
+    def monotonic(self) -> float:
         return self.now()
 
     async def sleep(self, seconds: float) -> None:

@@ -250,4 +250,4 @@ def test_a_question_that_was_left_stands_among_the_questions() -> None:
 
 def test_what_an_agent_was_refused_is_not_what_humans_asked_for() -> None:
     assert "What was asked for" not in told(ev.SteeringRefused(command="stop"))
-    assert "paused the run" in section(told(ev.PauseRequested(by="me")), "What was asked for on the way")
+    assert "pauses the run" in section(told(ev.PauseRequested(by="me")), "What was asked for on the way")

@@ -216,7 +216,7 @@ def _open(policy: Policy, *more: ev.Event) -> LoopState:
     [
         ({}, [ev.StopRequested(by="u")], "stopped"),
         ({}, [ev.StopRequested(by="u", after_iteration=True)], None),
-        ({}, [ev.PauseRequested(by="u")], "paused"),
+        ({}, [ev.PauseRequested(by="u")], None),
         ({}, [ev.MessageReceived(by="u", content="now!", urgent=True)], "steered"),
         ({}, [ev.MessageReceived(by="u", content="later")], None),
         (

@@ -35,7 +35,6 @@ def test_one_that_goes_on_in_the_same_session_owes_nothing() -> None:
     "paid",
     [
         ev.LandingCommitted(iteration_num=1, commit="c1"),
-        ev.LandingFailed(iteration_num=1, reason="a hook said no"),
         ev.LandingSnapshot(iteration_num=1, ref="refs/x", commit="c1"),
         started(2),
         ev.ContinuousCompleted(stop_reason="completion_signal"),
@@ -43,6 +42,14 @@ def test_one_that_goes_on_in_the_same_session_owes_nothing() -> None:
 )
 def test_the_debt_is_paid_or_forgotten(paid: ev.Event) -> None:
     assert after(BEGUN, completed(1), paid).unsettled is None
+
+
+def test_work_that_could_not_be_committed_is_owed_until_it_is() -> None:
+    no = ev.LandingFailed(iteration_num=1, reason="git was killed")
+    kept = ev.LandingSnapshot(iteration_num=1, ref="refs/x", commit="k1")
+    assert after(BEGUN, completed(1), no).unsettled is not None
+    assert after(BEGUN, completed(1), no, kept).unsettled is not None
+    assert after(BEGUN, completed(1), no, kept, ev.LandingCommitted(iteration_num=1, commit="c1")).unsettled is None
 
 
 def test_after_a_stop_the_folder_is_the_humans_again_and_the_debt_is_marked_so() -> None:

@@ -75,6 +75,9 @@ def test_every_event_of_this_version_has_words_of_its_own(kind: type[Event]) -> 
         (tr.AgentSystem(iteration_num=1, subtype="api_retry", data={
             "attempt": 1, "max_retries": 2, "retry_delay_ms": 589, "error_status": 429, "error": "rate_limit"}),
          "the API answered 429 (rate_limit): Claude tries again in 0.6s (1 of 2)"),
+        (tr.AgentSystem(iteration_num=1, subtype="api_retry", data={
+            "attempt": 3, "max_retries": 2, "retry_delay_ms": 589, "error_status": 429, "error": "rate_limit"}),
+         "the API answered 429 (rate_limit): Claude tries again in 0.6s (3 times so far)"),
         (tr.AgentSystem(iteration_num=1, subtype="rate_limit_event", data={"status": "allowed"}), None),
         (tr.AgentSystem(iteration_num=1, subtype="rate_limit_event", data={
             "status": "allowed_warning", "rateLimitType": "five_hour", "utilization": 0.92}),

@@ -76,11 +76,11 @@ class CrashStage:
     def passed(self) -> list[str]:
         return (self.folder / "passed.txt").read_text().splitlines()
 
-    def records(self) -> list[ev.Record]:
+    def records(self, *, trace: bool = False) -> list[ev.Record]:
         async def read() -> list[ev.Record]:
             log = wiring.open_log(self.folder / "state", wiring.system_clock())
             try:
-                return await log.read(self.run_id)
+                return await log.read(self.run_id, trace=trace)
             finally:
                 await log.close()
 
@@ -185,8 +185,8 @@ class MemoryStage(CrashStage):
                 os.kill(pid, signal.SIGKILL)
         return points.is_dead
 
-    def records(self) -> list[ev.Record]:
-        return self._runner.run(self._log.read(self.run_id))
+    def records(self, *, trace: bool = False) -> list[ev.Record]:
+        return self._runner.run(self._log.read(self.run_id, trace=trace))
 
     def state(self) -> LoopState:
         return self._runner.run(load_state(self._log, self.run_id))

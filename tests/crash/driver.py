@@ -52,7 +52,7 @@ class StillClock:
     def now(self) -> float:
         return self._now
 
-    def steady(self) -> float:
+    def monotonic(self) -> float:
         return self._now
 
     async def sleep(self, seconds: float) -> None:

@@ -1,8 +1,11 @@
 """The machine's clock is set back or forward by hours while a run is at work."""
 
 import asyncio
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -12,6 +15,9 @@ from untildone.agents.scripted import Act, ScriptedAgent
 from untildone.core import events as ev
 from untildone.core.outcome import FaultEvidence, Order, Outcome
 from untildone.core.policy import Policy
+from untildone.engine.journal import Journal
+from untildone.engine.parts import Parts
+from untildone.engine.waits import Waits
 
 pytestmark = pytest.mark.anyio
 
@@ -94,11 +100,49 @@ async def test_a_clock_set_forward_is_no_time_at_work(rig: Rig) -> None:
     assert [round(jumped.seconds / HOUR) for jumped in rig.seen(ev.ClockJumped)] == [5, 500]
 
 
+async def test_a_clock_set_back_a_little_again_and_again_takes_no_time_away(rig: Rig) -> None:
+    """Each step is small; together they would have given the run as much time again as it has."""
+    state, _ = await rig.run([jump(rig, -0.9 / HOUR)] * 6, Policy(max_runs=6))
+    moved = sum(jumped.seconds for jumped in rig.seen(ev.ClockJumped))
+    assert -6 * 0.9 - 0.5 < moved < -6 * 0.9 + 1.5
+    assert (state.stop_reason, state.attempts) == ("max_runs_reached", 6)
+
+
+async def test_looks_at_a_forge_do_not_know_the_clock(rig: Rig) -> None:
+    """A rest of a moment, in which the clock is set back by hours, is over after that moment."""
+    parts, clock = SimpleNamespace(clock=rig.clock, jitter=lambda: 0.0), rig.clock
+    assert isinstance(clock, SettableClock)
+    await rig.run([claim(), claim(), claim()])
+    lease = await rig.log.acquire(rig.run_id, name="it", folder=str(rig.repo))
+    journal = Journal(rig.log, lease, clock)
+    await journal.open()
+    waits, told = Waits(journal, cast("Parts", parts)), journal.state.last_seq
+    resting = asyncio.create_task(waits.rest(clock.now() + 0.5, "ci", "checks to end"))
+    async with asyncio.timeout(60):
+        while journal.state.last_seq == told:
+            await asyncio.sleep(0.01)
+    clock.set_by -= HOUR
+    await asyncio.wait_for(resting, 60)
+    await rig.log.release(lease, status="completed")
+
+
 async def test_a_clock_set_forward_past_the_deadline_suspends_and_the_work_is_kept(rig: Rig) -> None:
     policy = Policy(max_runs=9, deadline=rig.clock.now() + HOUR)
     state, _ = await rig.run([jump(rig, 5), claim()], policy)
     assert (state.phase, state.stop_reason) == ("suspended", "deadline_reached")
     assert rig.git("show", "HEAD:work.txt") == "1\n"
+
+
+@pytest.mark.parametrize("room", ["engine", "agents", "witness", "rehearsal"])
+def test_no_duration_is_taken_from_a_clock_that_can_be_set(room: str) -> None:
+    """How far the clock is ahead is asked in one place."""
+    files = (Path(wiring.__file__).parent / room).rglob("*.py")
+    found = [
+        f"{file.name}: {said}" for file in files for said in re.findall(r".*clock\.now\(\) - .*", file.read_text())
+    ]
+    assert found == (
+        ["journal.py:         return self._clock.now() - self._clock.monotonic()"] if room == "engine" else []
+    )
 
 
 async def test_the_lease_does_not_know_the_clock(rig: Rig) -> None:

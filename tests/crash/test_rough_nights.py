@@ -15,6 +15,7 @@ import pytest
 from crash.crash_kit import CrashStage, ending_of
 from crash.laborer import WORK
 from processes import living_of, state_of
+from untildone.core import events as ev
 
 IN_MID_WORK = "before append agent.reply 2"
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
@@ -74,6 +75,32 @@ def test_a_store_deleted_by_the_agent_comes_back(tmp_path: Path, what: str) -> N
     store = shlex.quote(str(stage.folder / "state"))
     assert stage.drive(misdeed=f"rm -r {store}" if what == "." else f"rm {store}/{what}") == 0
     stage.check(deaths=0)
+
+
+def test_a_record_that_lost_its_end_is_told(tmp_path: Path) -> None:
+    """Half of SQLite's write-ahead log is gone after a crash: the database is whole, and ends too early."""
+    stage = CrashStage(tmp_path / "stage")
+    places = ("before settle 1", "before settle 2", "before settle 3")
+    driver = stage.start(",".join(places), "SIGSTOP")
+    log, kept = stage.folder / "state" / "untildone.db-wal", 0
+    try:
+        for place in places:
+            wait_for_state(driver.pid, "T")
+            assert stage.passed()[-1] == place
+            kept = kept or log.stat().st_size
+            if place != places[-1]:
+                os.kill(driver.pid, signal.SIGCONT)
+                until(lambda place=place: stage.passed()[-1] != place)
+    finally:
+        driver.kill()
+        ending_of(driver)
+    assert log.stat().st_size > kept
+    os.truncate(log, kept)
+    stage.drive_to_the_end()
+    records = stage.records(trace=True)
+    said = [record.event.message for record in records if isinstance(record.event, ev.ContinuousWarning)]
+    lost = "the record of this run ends with iteration 1, git has work of iteration 2"
+    assert [line for line in said if line.startswith(lost)], said
 
 
 def test_a_driver_that_was_stopped_for_a_while_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:

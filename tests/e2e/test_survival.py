@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from e2e.kit import Stage, finished, staged, working
+from e2e.kit import PATIENCE, Stage, eventually, finished, staged, working
 from e2e.trouble_kit import RefusingModel
+from processes import is_alive, state_of
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
+from untildone.sandbox import guard
 
 pytestmark = pytest.mark.claude
 
@@ -155,3 +158,24 @@ def test_a_usage_limit_is_waited_out_and_no_longer(tmp_path: Path) -> None:
 def test_a_usage_limit_stops_a_run_that_will_not_wait(tmp_path: Path) -> None:
     facts = in_a_subscription(tmp_path, 600, "--no-wait")
     assert (facts["result"]["exit_reason"], facts["result"]["exit_code"], facts["refused"]) == ("usage_limit", 6, 1)
+
+
+@pytest.mark.soak
+def test_a_stopped_loop_does_not_let_its_agent_work_on(tmp_path: Path) -> None:
+    """`kill -STOP`: the guard ends the agent after a while; the loop goes on in the same session, and loses nothing."""
+    waits = Reply(text="Waiting.", tools=(ToolCall("Bash", {"command": "tail -f /dev/null", "timeout": 600000}),))
+    script = Scenario(name="stopped", replies=(waits, Reply(text=finished())))
+    with staged(tmp_path, script) as stage:
+        driver = stage.popen("run", "go", "-m", "3", "--check", "true", "--allowed-tools", "Bash", "--json")
+        stage.model.ledger.wait_for(1, timeout=PATIENCE)
+        driver.send_signal(signal.SIGSTOP)
+        eventually(lambda: not [pid for pid in guard.descendants(driver.pid) if is_alive(pid)])
+        assert state_of(driver.pid) == "T"
+        driver.send_signal(signal.SIGCONT)
+        out, err = driver.communicate(timeout=PATIENCE)
+        result = json.loads(out)
+        assert (result["exit_reason"], result["attempts"]) == ("validation_passed", 1), err
+        events = stage.events(result["run_id"])
+        assert failures(events) == ["loop_stopped"]
+        assert [start["resume_session"] is not None for start in starts(events)] == [False, True]
+        assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=0.005)

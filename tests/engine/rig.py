@@ -36,7 +36,7 @@ class FastClock:
     def now(self) -> float:
         return self._epoch + (time.monotonic() - self._began) * self._speed
 
-    def steady(self) -> float:
+    def monotonic(self) -> float:
         return FastClock.now(self)
 
     async def sleep(self, seconds: float) -> None:

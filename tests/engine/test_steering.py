@@ -16,7 +16,7 @@ from untildone.core.contract import Contract, commands
 from untildone.core.fold import fold
 from untildone.core.oneliners import closing_lines
 from untildone.core.outcome import Order, Outcome, Usage
-from untildone.core.policy import Policy
+from untildone.core.policy import Policy, Tending
 from untildone.core.trace import AgentReply, AgentSession, AgentStarted
 from untildone.core.views import run_view
 from untildone.ports import Tell
@@ -71,16 +71,35 @@ async def test_stop_after_the_iteration_waits_for_it(rig: Rig) -> None:
     assert (state.stop_reason, state.successes) == ("stop_requested", 1)
 
 
-async def test_pause_interrupts_and_resume_goes_on_in_the_same_session(rig: Rig) -> None:
-    run = asyncio.create_task(rig.run([long_step("s1"), claim(session_id="s1"), claim()]))
+async def test_a_pause_begins_after_the_iteration_and_its_time_does_not_count(rig: Rig) -> None:
+    policy = Policy(max_runs=10, max_duration=3600)
+    run = asyncio.create_task(rig.run([Step(outcome=idle(), delay=0.3), claim(), claim()], policy))
     await rig.until(AgentStarted)
     await rig.say(ev.PauseRequested(by="u"))
     await rig.until(ev.ContinuousWaiting)
     assert rig.seen(ev.ContinuousWaiting)[0].cause == "paused"
+    assert [done.iteration_num for done in rig.seen(ev.IterationCompleted)] == [1], "it was cut off"
+    rig.clock.skip(8 * 3600)
+    await rig.say(ev.MessageReceived(by="u", content="still thinking"))
+    rig.clock.skip(8 * 3600)
     await rig.say(ev.ResumeRequested(by="u"))
     state, agent = await run
-    assert [(o.iteration_num, o.resume_session) for o in agent.orders] == [(1, None), (1, "s1"), (2, None)]
-    assert state.attempts == 2
+    assert [order.iteration_num for order in agent.orders] == [1, 2, 3]
+    assert state.stop_reason == "completion_signal"
+    assert 0 < state.active_seconds < 3600
+
+
+@pytest.mark.parametrize("asked", [ev.StopRequested(by="signal", signal="SIGINT"), ev.StopRequested(by="u")])
+async def test_a_stop_that_is_asked_for_while_an_iteration_is_prepared_begins_none(rig: Rig, asked: ev.Event) -> None:
+    here = rig.tmp / "preparing"
+    tending = Tending(before_iteration=f"touch '{here}'; sleep 600")
+    run = asyncio.create_task(rig.run([claim()], tending=tending))
+    async with asyncio.timeout(AT_ONCE):
+        while not here.exists():
+            await asyncio.sleep(0.01)
+    await rig.say(asked)
+    state, agent = await run
+    assert (state.phase, state.attempts, agent.orders) == ("suspended", 0, [])
 
 
 async def test_a_message_waits_for_the_next_prompt_and_is_told_once(rig: Rig) -> None:

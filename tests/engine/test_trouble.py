@@ -1,6 +1,7 @@
 """When git, the folder, a hook or a second driver gets in the way: nothing is lost, and the words are true."""
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 
@@ -43,6 +44,38 @@ async def test_work_that_cannot_be_committed_is_not_done_and_the_agent_hears_why
     assert "lint: tabs in b.txt" in agent.orders[1].prompt
     assert [verdict.passed for verdict in rig.seen(ev.IterationValidation)] == [False, True]
     assert "b.txt" in rig.git("show", "--stat", state.verified_commit or "")
+
+
+def killing_git(rig: Rig, times: int) -> None:
+    """The first commits are killed while they hold the lock."""
+    hook(
+        rig,
+        f"""
+n=$(cat '{rig.tmp}/n' 2>/dev/null || echo 0); echo $((n + 1)) > '{rig.tmp}/n'
+[ "$n" -ge {times} ] || kill -9 $PPID""",
+    )
+
+
+async def test_a_git_that_is_killed_is_started_once_more(rig: Rig) -> None:
+    killing_git(rig, 1)
+    state, _ = await rig.run([writes(rig.repo / "b.txt", "b")], Policy(max_runs=1))
+    assert (state.stop_reason, state.commits, state.commit_trouble) == ("max_runs_reached", 1, "")
+
+
+async def test_the_next_driver_commits_what_the_last_iteration_could_not(rig: Rig) -> None:
+    killing_git(rig, 2)
+    state, _ = await rig.run([writes(rig.repo / "b.txt", "b")], Policy(max_runs=1))
+    assert (state.stop_reason, state.commits, state.commit_trouble[-21:]) == (
+        "max_runs_reached",
+        0,
+        "git commit was killed",
+    )
+    for lock in (rig.repo / ".git").glob("*.lock"):
+        os.utime(lock, (0, 0))  # of a git that died long ago
+    state, agent = await rig.resume([])
+    assert (state.stop_reason, state.commits, state.commit_trouble) == ("max_runs_reached", 1, "")
+    assert agent.orders == []
+    assert rig.git("show", "HEAD:b.txt") == "b"
 
 
 async def test_a_repository_that_is_gone_stops_the_run_in_order(rig: Rig) -> None:

@@ -1,14 +1,18 @@
 """The guard as a program of its own."""
 
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from processes import state_of
 from untildone.sandbox import guard
+from untildone.sandbox.memory import Memory
 
 
 def start(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -28,11 +32,6 @@ def test_nothing_is_started_when_the_parent_is_already_gone(tmp_path: Path) -> N
     done = start("1", "--", "touch", str(tmp_path / "started"))
     assert done.returncode == -signal.SIGTERM
     assert not (tmp_path / "started").exists()
-
-
-def test_a_control_group_that_is_not_there_stops_nothing() -> None:
-    done = start("--cgroup=/no/such/group", str(os.getpid()), "--", "echo", "ran")
-    assert (done.returncode, done.stdout) == (0, "ran\n")
 
 
 @pytest.mark.parametrize(("option", "stays"), [("--group", False), ("--group-only", True)])
@@ -67,3 +66,43 @@ def test_a_process_that_is_gone_has_no_parent() -> None:
     child.wait()
     assert guard.parent_of(child.pid) is None
     assert guard.parent_of(os.getpid()) == os.getppid()
+
+
+def test_a_stopped_loop_lets_the_program_work_until_its_time_is_over_and_no_longer_than_a_moment(
+    tmp_path: Path,
+) -> None:
+    """As (stopped, seconds the program may work from 0 on, looks at these seconds) and the first look that ends it."""
+    memory = Memory.make()
+    assert memory is not None
+    loop = subprocess.Popen(["sleep", "600"])
+    bound, late = guard.STOPPED_FOR, guard.LATE
+    story: list[tuple[bool, float | None, list[float], float | None]] = [
+        (False, None, [0, 1000], None),
+        (False, 10, [0, 9, 11, 9 + late], None),
+        (False, 10, [0, 11, 11 + late], 11 + late),
+        (True, None, [0, 1000], None),
+        (True, math.inf, [0, 1, bound - 1], None),
+        (True, math.inf, [0, 1, bound, bound + 1], bound),
+        (True, 2, [0, 1, 3], 3),
+    ]
+    try:
+        for stopped, seconds, looks, ends_at in story:
+            loop.send_signal(signal.SIGSTOP if stopped else signal.SIGCONT)
+            wait_for_state(loop.pid, "T" if stopped else "S")
+            memory.end_within(seconds)
+            began, watch = time.monotonic(), guard.LoopWatch(loop.pid, memory.file)
+            ended = [look for look in looks if watch.must_enforce(began + look)]
+            assert (ended, memory.was_enforced()) == ([ends_at] if ends_at else [], ends_at is not None), story
+            memory.end_within(None)
+            assert not memory.was_enforced()
+    finally:
+        loop.kill()
+        loop.wait()
+        memory.hand_over()
+
+
+def wait_for_state(pid: int, wanted: str) -> None:
+    give_up = time.monotonic() + 60
+    while state_of(pid) != wanted:
+        assert time.monotonic() < give_up
+        time.sleep(0.01)

@@ -14,15 +14,18 @@ from pathlib import Path
 
 import pytest
 
+from processes import state_of
 from untildone.errors import AgentError, AgentMissing
 from untildone.ports import Process, Spawner
 from untildone.sandbox.guard import descendants
-from untildone.sandbox.host import STDERR_KEPT, HostSpawner
+from untildone.sandbox.host import STDERR_KEPT, HostSpawner, behind_guard
+from untildone.witness.command import run_command
 
 pytestmark = pytest.mark.anyio
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 PATIENCE = 60.0
+CHECK = behind_guard(whole_tree=True)
 
 # A program with a child, a child in its own session, and one that dropped the environment too. All ignore SIGTERM.
 FAMILY = """
@@ -220,6 +223,78 @@ async def test_a_killed_guard_takes_the_program_with_it(tmp_path: Path, token: s
     assert await process.wait() == -signal.SIGKILL
 
 
+# Kills one of its two guards and leaves a daemon behind, without the marker, that holds its output.
+UNGUARDED = """
+env -i setsid sh -c 'echo $$ > daemon; exec sleep {token}1' &
+while ! [ -s daemon ]; do :; done
+kill -9 {guard}; exec sleep {token}2
+"""
+KEEPER = "$(cut -d' ' -f4 /proc/$PPID/stat)"
+
+
+@pytest.mark.parametrize("victim", ["$PPID", KEEPER], ids=["guard", "keeper"])
+async def test_a_program_that_kills_one_of_its_guards_leaves_nothing_behind(
+    tmp_path: Path, token: str, victim: str
+) -> None:
+    script = UNGUARDED.format(token=token, guard=victim)
+    process = await HostSpawner().spawn(["sh", "-c", script], cwd=str(tmp_path), env=ENV, stdin="null")
+    async with asyncio.timeout(PATIENCE):
+        assert await process.read() == b""
+        assert await process.wait() == -signal.SIGKILL
+    assert await eventually(lambda: not living(token))
+
+
+# A loop that is stopped while its program may work for a second more; going on, it says how that ended.
+STOPPED_LOOP = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from untildone.sandbox.host import HostSpawner
+
+async def main():
+    spawner = HostSpawner(Path(sys.argv[2]))
+    env = {"PATH": os.environ["PATH"], "UNTILDONE_RUN": "stopped-" + sys.argv[3]}
+    spawner.end_within(1.0)
+    process = await spawner.spawn(["sh", "-c", sys.argv[1]], cwd="/", env=env)
+    await process.read()
+    os.kill(os.getpid(), signal.SIGSTOP)
+    print(await process.wait(), spawner.has_enforced(), flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_stopped_loop_does_not_lift_the_limit_of_time(tmp_path: Path, token: str) -> None:
+    script = f"trap '' INT; setsid sleep {token}1 & echo ready; exec sleep {token}2"
+    argv = [sys.executable, "-c", STOPPED_LOOP, script, str(tmp_path), token]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as loop:
+        try:
+            assert await eventually(lambda: len(living(token)) == 2)
+            assert await eventually(lambda: not living(token))
+            assert state_of(loop.pid) == "T"
+            loop.send_signal(signal.SIGCONT)
+            assert loop.stdout is not None
+            assert await asyncio.to_thread(loop.stdout.read) == f"{-signal.SIGTERM} True\n"
+        finally:
+            loop.kill()
+
+
+@pytest.mark.parametrize("number", [4, pytest.param(200, marks=pytest.mark.soak)])
+async def test_no_zombie_is_left(tmp_path: Path, number: int) -> None:
+    """Of programs, of checks, and of what outlived them."""
+
+    def dead() -> list[str]:
+        lists = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+        children = [pid for path in lists for pid in path.read_text().split()]
+        return [pid for pid in children if state_of(int(pid)) == "Z"]
+
+    before = dead()
+    for _ in range(number):
+        assert await run("sh", "-c", "(setsid true &) ; exit 3", cwd=tmp_path) == (3, b"", "")
+        told = await run_command("(setsid true &) ; exit 4", cwd=tmp_path, timeout=60, behind=CHECK)
+        assert told.exit_code == 4
+    assert await eventually(lambda: set(dead()) <= set(before))
+
+
 def orphan(marker: str, token: str, variable: str = "UNTILDONE_RUN", *, stubborn: bool = False) -> None:
     """Leave a process behind that belongs to nobody any more; a stubborn one ignores SIGTERM."""
     trap = "trap '' TERM; " if stubborn else ""
@@ -258,7 +333,7 @@ async def test_leftovers_end_and_a_program_stays_unless_it_waits_for_one(
     process = await spawner.spawn(["sh", "-c", script], cwd=str(tmp_path), env=env)
     try:
         assert await eventually(lambda: len(living(token)) == 3)
-        assert spawner.end_leftovers(token) == (1 if stays else 4)  # the guard, too
+        assert spawner.end_leftovers(token) == (1 if stays else 5)  # its guards, too
         assert len(living(token)) == (2 if stays else 0)
         assert living(f"{token}1") == []
     finally:

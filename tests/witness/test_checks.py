@@ -9,7 +9,7 @@ class TwoSecondSteps:
     def __init__(self) -> None:
         self._now = 100.0
 
-    def now(self) -> float:
+    def monotonic(self) -> float:
         self._now += 2
         return self._now
 

@@ -21,6 +21,14 @@ def made(tmp_path: Path) -> Lent:
     return lent
 
 
+def test_a_folder_on_the_path_that_cannot_be_looked_into_is_not_watched(tmp_path: Path) -> None:
+    """One of another user, or a name that no file can have."""
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    env = {"PATH": f"/{'x' * 300}/bin:{tmp_path}/env/bin"}
+    assert watched(env, tmp_path / "tree") == [f"{tmp_path}/env"]
+
+
 def test_nothing_changed_and_caches_do_not_count(tmp_path: Path) -> None:
     lent = made(tmp_path)
     (tmp_path / "tree/deps/lib/__pycache__/a.pyc").write_text("other")

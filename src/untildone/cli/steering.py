@@ -69,9 +69,10 @@ def stop(run: str | None, store: str | None, cwd: str | None, *, after_iteration
 @place_options
 @operator_only
 def pause(run: str | None, store: str | None, cwd: str | None) -> None:
-    """Pause a run until it is resumed."""
+    """Pause a run when its running iteration ends, until it is resumed."""
     row = _ask(run, store, cwd, PauseRequested(by=BY), living=True)
-    click.echo(f"{row.name} pauses; go on with `untildone resume {row.name}`")
+    click.echo(f"{row.name} is pausing after its running iteration (`untildone stop {row.name}` ends that one, too)")
+    click.echo(f"go on with `untildone resume {row.name}`")
 
 
 @click.command("skip-wait")

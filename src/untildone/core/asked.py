@@ -27,7 +27,7 @@ def stop(state: LoopState, event: ev.StopRequested, _: float) -> LoopState:
 
 
 def pause(state: LoopState, _: ev.PauseRequested, __: float) -> LoopState:
-    """Do nothing more until resumed."""
+    """Begin no iteration until resumed; the running one goes on to its end."""
     return replace(state, paused=True)
 
 

@@ -10,7 +10,6 @@ from untildone.core.durations import format_duration
 from untildone.core.faults import (
     DISK_LOW,
     LIMIT_REACHED,
-    PAUSED,
     QUOTA_KEPT,
     STEERED,
     STOPPED,
@@ -363,7 +362,6 @@ def endless(state: LoopState) -> str:
 _INTERRUPTIONS: tuple[tuple[Fault, Rule], ...] = (
     (TAKEN, lambda s, _: s.stop is not None and s.stop.by == TAKEN_BY),
     (STOPPED, lambda s, _: s.stop is not None and not s.stop.after_iteration),
-    (PAUSED, lambda s, _: s.paused),
     (STEERED, lambda s, _: any(message.urgent for message in s.messages)),
     (LIMIT_REACHED, lambda s, now: cutting_limit(s, now) is not None),
     (DISK_LOW, lambda s, _: s.disk_low and is_nearly_full(s.disk_free, s.policy)),

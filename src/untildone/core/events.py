@@ -314,7 +314,7 @@ class StopRequested(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseRequested(Command):
-    """Pause the run until it is resumed."""
+    """Pause the run, once its running iteration has ended, until it is resumed."""
 
     TYPE: ClassVar[str] = "continuous.pause_requested"
 

@@ -57,13 +57,16 @@ DISK_FULL = Fault("disk_full", Remedy.COUNT, "the disk is full")
 DISK_LOW = Fault("disk_low", Remedy.EXCUSE, "the disk was about to be full in mid-iteration")
 QUOTA_KEPT = Fault("quota_kept", Remedy.EXCUSE, "the share of the subscription that the human keeps was reached")
 DRIVER_DIED = Fault("driver_died", Remedy.EXCUSE, "the loop itself was killed or the machine went down")
+LOOP_STOPPED = Fault(
+    "loop_stopped", Remedy.EXCUSE, "the loop was stopped (Ctrl+Z, SIGSTOP), and the agent was ended in its place"
+)
 SURROUNDINGS = Fault("surroundings", Remedy.EXCUSE, "git, the folder or the agent's program failed")
 STOPPED = Fault("stopped", Remedy.EXCUSE, "a human stopped the run in mid-iteration")
 TAKEN = Fault("taken_over", Remedy.EXCUSE, "another machine took the run over in mid-iteration")
-PAUSED = Fault("paused", Remedy.EXCUSE, "a human paused the run in mid-iteration")
+PAUSED = Fault("paused", Remedy.EXCUSE, "a human paused the run in mid-iteration (older versions cut it off)")
 STEERED = Fault("steered", Remedy.EXCUSE, "an urgent message interrupted the iteration")
 LIMIT_REACHED = Fault("limit_reached", Remedy.EXCUSE, "a limit was reached in mid-iteration")
-GOES_ON = frozenset({PAUSED, STEERED, QUOTA_KEPT, DISK_LOW})
+GOES_ON = frozenset({PAUSED, STEERED, QUOTA_KEPT, DISK_LOW, LOOP_STOPPED})
 """The same iteration goes on in the same session once what interrupted it is over."""
 
 FAULTS: dict[str, Fault] = {
@@ -72,7 +75,7 @@ FAULTS: dict[str, Fault] = {
         USAGE_LIMIT, RATE_LIMIT, OVERLOADED, SERVER_ERROR, NETWORK, AUTHENTICATION, BILLING, MODEL_NOT_FOUND,
         CONTEXT_TOO_LONG, TURNS_EXHAUSTED, BUDGET_EXHAUSTED, REFUSAL, INVALID_REQUEST, MODEL_ERROR, NO_RESULT,
         SESSION_LOST, CRASH, OUT_OF_MEMORY, DISK_FULL, DISK_LOW, HANG, TIMEOUT, QUOTA_KEPT, DRIVER_DIED,
-        STOPPED, TAKEN, PAUSED, STEERED, LIMIT_REACHED, SURROUNDINGS,
+        STOPPED, TAKEN, PAUSED, STEERED, LIMIT_REACHED, LOOP_STOPPED, SURROUNDINGS,
     )
 }  # fmt: skip
 
@@ -213,10 +216,11 @@ BY_THE_LOOP: dict[str, str] = {
     QUOTA_KEPT.name: "the loop ended it: the windows of the subscription reached `--keep-quota`",
     DISK_LOW.name: "the loop ended it: fewer bytes free than `--disk-reserve`",
     DRIVER_DIED.name: "an iteration was open when the next driver came",
+    LOOP_STOPPED.name: "the loop was stopped for 15 s, or beyond a limit of time, while the agent worked",
     SURROUNDINGS.name: "git, the folder or the program refused outside of the iteration itself",
     STOPPED.name: "the loop ended it for `untildone stop` or Ctrl+C",
     TAKEN.name: "the loop ended it for `untildone resume --from-server` on another machine",
-    PAUSED.name: "the loop ended it for `untildone pause`",
+    PAUSED.name: "an older version ended it for `untildone pause`: now a pause begins when the iteration ends",
     STEERED.name: "the loop ended it for `untildone message --urgent`",
     LIMIT_REACHED.name: "the loop ended it at a limit of money, tokens or time",
 }

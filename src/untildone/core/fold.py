@@ -13,7 +13,7 @@ from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.claims import Claim, Form, claims_done, judges, objection, says_blocked, says_done
 from untildone.core.delivery import needs_witness
-from untildone.core.faults import FAULTS, GOES_ON, LIMIT_REACHED, MODEL_ERROR, SESSION_LOST, Fault, Remedy
+from untildone.core.faults import FAULTS, GOES_ON, LIMIT_REACHED, MODEL_ERROR, PAUSED, SESSION_LOST, Fault, Remedy
 from untildone.core.figures import FORGE, IN_LINE
 from untildone.core.limits import has_reserve
 from untildone.core.questions import with_asked
@@ -50,10 +50,12 @@ def apply(state: LoopState, record: ev.Record) -> LoopState:
         return replace(folded, last_seq=record.seq)
     # The time since the driver's last fact counts; what humans append does not move the driver's clock.
     passed = (folded if isinstance(event, ev.ClockJumped) else state).passed(at)
+    waits_for = event.cause if isinstance(event, ev.ContinuousWaiting) else None
     return replace(
         folded, last_seq=record.seq, last_at=at, active_seconds=state.active_seconds + passed,
         waited_seconds=state.waited_seconds + (passed if state.resting else 0.0),
-        resting=isinstance(event, ev.ContinuousWaiting) or (state.resting and event.KIND == "trace"),
+        resting=waits_for is not None or (state.resting and event.KIND == "trace"),
+        on_hold=folded.paused and (state.on_hold or waits_for == PAUSED.name),
     )  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def _resumed(state: LoopState, _: ev.ContinuousResumed, at: float) -> LoopState:
         state, phase="running", driving=True, last_at=at, stop=None, paused=False, stop_reason=None, stop_detail="",
         fatal=None, fatal_detail="", blocked=None, failures_in_a_row=0, denials_in_a_row=0, outage_since=None,
         limited_since=None, backoffs=0, **_rested(state, at), review_rounds=0,
-        arrival=replace(state.arrival, trouble="", fixes=0), resting=False,
+        arrival=replace(state.arrival, trouble="", fixes=0), resting=False, on_hold=False,
         # Whoever resumes without a word on the dispute lets the agent try once more.
         dispute_rounds=1 if state.stop_reason == Reason.DISPUTED else state.dispute_rounds,
         dispute_refused=state.dispute_refused and state.stop_reason != Reason.DISPUTED,

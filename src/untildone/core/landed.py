@@ -59,8 +59,8 @@ def _branch_after(state: LoopState, event: ev.LandingCommitted) -> str | None:
 
 
 def commit_failed(state: LoopState, event: ev.LandingFailed, _: float) -> LoopState:
-    """The work of an iteration could not be committed."""
-    return replace(state, commit_trouble=event.reason, unsettled=None)
+    """The work of an iteration could not be committed: the next driver, if not the next iteration, tries again."""
+    return replace(state, commit_trouble=event.reason)
 
 
 def begun(state: LoopState, event: ev.LandingBegun, at: float) -> LoopState:
@@ -134,7 +134,8 @@ def rewound(state: LoopState, event: ev.Rewound, _: float) -> LoopState:
 def snapshot(state: LoopState, event: ev.LandingSnapshot, at: float) -> LoopState:
     """The tree is safe under a private ref. Without a reason nothing is half done."""
     if not event.reason:
-        return replace(state, unsettled=None, progress=_placed(state, event, at))
+        still = state.unsettled if state.commit_trouble else None
+        return replace(state, unsettled=still, progress=_placed(state, event, at))
     half = HalfDone(iteration_num=event.iteration_num, reason=event.reason, ref=event.ref, files=event.files)
     return replace(state, half_done=half, unsettled=None)
 

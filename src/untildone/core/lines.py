@@ -196,7 +196,7 @@ def _stop(event: ev.StopRequested, _: float) -> str:
 
 
 def _pause(event: ev.PauseRequested, _: float) -> str:
-    return one_line(f"{event.by} paused the run", DETAIL)
+    return one_line(f"{event.by} pauses the run: pausing after the running iteration", DETAIL)
 
 
 def _resume(event: ev.ResumeRequested, _: float) -> str:

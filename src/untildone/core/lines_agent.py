@@ -72,7 +72,10 @@ def _api_retry(event: tr.AgentSystem, _: float) -> str:
     status, delay = data.get("error_status"), data.get("retry_delay_ms")
     what = f"answered {status}" if status is not None else "could not be reached"
     when = f" in {delay / 1000:.1f}s" if isinstance(delay, int | float) else ""
-    tries = f"{data.get('attempt')} of {data.get('max_retries')}"
+    attempt, most = data.get("attempt"), data.get("max_retries")
+    # Claude Code counts on beyond its own maximum while it waits out a limit.
+    is_beyond = isinstance(attempt, int) and isinstance(most, int) and attempt > most
+    tries = f"{attempt} times so far" if is_beyond else f"{attempt} of {most}"
     return f"the API {what} ({data.get('error')}): Claude tries again{when} ({tries})"
 
 

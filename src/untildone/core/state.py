@@ -348,11 +348,13 @@ class LoopState:
     driven_from: int = 0
     """The number of the event with which the newest driver began."""
     active_seconds: float = 0.0
-    """Time with a living driver, up to `last_at`."""
+    """Time with a living driver, up to `last_at`, without pauses."""
     waited_seconds: float = 0.0
-    """Of these, the time in which it only waited: for a limit, an outage, a moment, a human."""
+    """Of these, the time in which it only waited: for a limit, an outage, a moment."""
     resting: bool = False
     """The last thing a driver recorded is that it waits."""
+    on_hold: bool = False
+    """A driver waits because a human paused the run: this time is no time of the run's."""
     last_at: float = 0.0
     """When a driver last recorded something."""
     started_at: float = 0.0
@@ -388,8 +390,8 @@ class LoopState:
         return self.active_seconds + (self.passed(now) if self.driving else 0.0)
 
     def passed(self, now: float) -> float:
-        """Seconds since the driver's last fact; those before the start that was asked for do not count."""
-        return max(0.0, now - max(self.last_at, self.policy.start_at or 0.0))
+        """Seconds since the driver's last fact; without those before the start that was asked for, or in a pause."""
+        return 0.0 if self.on_hold else max(0.0, now - max(self.last_at, self.policy.start_at or 0.0))
 
     def worked(self, now: float) -> float:
         """The same without the time in which it only waited."""

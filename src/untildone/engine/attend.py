@@ -60,9 +60,8 @@ class Attention:
         return self._journal.state.phase == "running"
 
     def _is_time(self) -> bool:
-        """A clock may be set back: that is no reason to look away."""
-        now, last = self._parts.clock.now(), self._looked_at
-        if not self._is_running() or (last is not None and abs(now - last) < LOOK_EVERY):
+        now, last = self._parts.clock.monotonic(), self._looked_at
+        if not self._is_running() or (last is not None and now - last < LOOK_EVERY):
             return False
         self._looked_at = now
         return True

@@ -10,8 +10,7 @@ class SystemClock:
     def now(self) -> float:
         return time.time()  # noqa: TID251 - this is the Clock port's own implementation
 
-    def steady(self) -> float:
-        """Time in which the machine is suspended does not count."""
+    def monotonic(self) -> float:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:

@@ -50,7 +50,7 @@ async def _on_the_forge(check: CheckSpec, state: LoopState, tree: TreeState, par
     if forge is None or branch is None:
         return "there is no forge, or no branch, to ask about"
     landing = state.spec.landing
-    began = parts.clock.now()
+    began = parts.clock.monotonic()
 
     async def look() -> _Seen:
         pull: PullView | None = await forge.find(branch)
@@ -58,24 +58,23 @@ async def _on_the_forge(check: CheckSpec, state: LoopState, tree: TreeState, par
             return f"there is no open pull request of {branch}"
         if check.kind == "pr-open":
             return ""
-        waited = parts.clock.now() - began if patient else landing.ci_timeout
+        waited = parts.clock.monotonic() - began if patient else landing.ci_timeout
         return ci_verdict(await forge.look(pull.number), tree.head or "", landing, waited)
 
     while (seen := await _through_trouble(look, parts)) is None:
-        await parts.clock.sleep(pause(landing, parts.clock.now() - began))
+        await parts.clock.sleep(pause(landing, parts.clock.monotonic() - began))
     return seen
 
 
 async def _through_trouble(look: Callable[[], Awaitable[_Seen]], parts: Parts) -> _Seen:
     """Ask, and ask again if the trouble passes by itself: a claim is not wrong because a network was down."""
-    give_up, wait = parts.clock.now() + PATIENCE, _FIRST_PAUSE
+    give_up, wait = parts.clock.monotonic() + PATIENCE, _FIRST_PAUSE
     while True:
         try:
             return await look()
         except ForgeError as trouble:
-            now = parts.clock.now()
-            again = max(now + wait, trouble.retry_at or 0.0)
-            if trouble.lasting or again > give_up:
+            rest = max(wait, (trouble.retry_at or 0.0) - parts.clock.now())
+            if trouble.lasting or parts.clock.monotonic() + rest > give_up:
                 return str(trouble)
-            await parts.clock.sleep(again - now)
+            await parts.clock.sleep(rest)
             wait *= 2

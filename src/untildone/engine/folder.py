@@ -6,7 +6,7 @@ from untildone.core import events as ev
 from untildone.core.decide import Decision, Land, Stop, Wait, decide
 from untildone.core.fold import fold
 from untildone.core.printable import one_line
-from untildone.core.state import Arrival, LoopState
+from untildone.core.state import LoopState
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.errors import WorkspaceError
@@ -68,9 +68,12 @@ def prepared_event(place: Prepared, remote: str | None = None) -> ev.LandingPrep
     )
 
 
-def doubts(arrival: Arrival, place: Prepared) -> list[str]:
+def doubts(state: LoopState, place: Prepared) -> list[str]:
     """Lines about what git remembers of a run otherwise than the log, which holds: an agent can write in git."""
-    said = []
+    arrival, said = state.arrival, []
+    if place.newest > state.attempts:
+        lost = f"the record of this run ends with iteration {state.attempts}, git has work of iteration {place.newest}"
+        said.append(f"{lost}: the end of the record is lost, and what it cost is not counted; the work itself is kept")
     if place.start and arrival.start and place.start != arrival.start:
         said.append(f"git says that the run began with {place.start[:10]}, the log {arrival.start[:10]}: that holds")
     if place.base and arrival.base and place.base != arrival.base:

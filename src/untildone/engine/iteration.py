@@ -1,6 +1,7 @@
 """One iteration: intent first, then the agent, then what it left behind."""
 
 import asyncio
+import math
 from collections.abc import Collection
 from dataclasses import asdict, replace
 
@@ -11,7 +12,7 @@ from untildone.core.closing import Change, close_iteration, progress_of
 from untildone.core.dataclass import dataclass
 from untildone.core.decide import Iterate, endless, interruption, next_look
 from untildone.core.events import Event
-from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, TURNS_EXHAUSTED, Fault, Remedy
+from untildone.core.faults import FAULTS, HANG, LOOP_STOPPED, SURROUNDINGS, TURNS_EXHAUSTED, Fault, Remedy
 from untildone.core.outcome import Order, Outcome
 from untildone.core.permissions import denials_text
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
@@ -45,6 +46,8 @@ async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
     prompt = build_prompt(journal.state, order, _read_papers(journal.state, parts), parts.clock.now())
     for warning in prompt.warnings:
         await journal.tell(ev.ContinuousWarning(message=warning))
+    if not await may_begin(journal):
+        return
     await journal.record(intent(journal.state, order, prompt, before, parts.clock.now()))
     told = agent_order(journal.state, order, prompt, rules(journal.state.spec, journal.state.policy))
     ended = await run_agent(journal, parts, parts.agent, told)
@@ -54,6 +57,12 @@ async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
     await _close(journal, parts, before, ended)
     if is_work:
         await call_hook(journal, parts, "after_iteration", {"iteration_num": order.number})
+
+
+async def may_begin(journal: Journal) -> bool:
+    """False if a human asked for a stop or a pause while the iteration was prepared: then it is not begun."""
+    await journal.catch_up()
+    return journal.state.stop is None and not journal.state.paused
 
 
 def intent(state: LoopState, order: Iterate, prompt: Prompt, before: TreeState, now: float) -> ev.IterationStarted:
@@ -142,15 +151,30 @@ async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) 
             await journal.heed_clock()
             look()
             others = [task for task in (working, dead) if not task.done()]
-            await news(journal, parts.clock, next_look(journal.state, parts.clock.now()), *others)
+            await news(journal, parts.clock, _next_look(journal, parts), *others)
             if dead.done():
                 dead.result()  # a bug in the watching must not go unnoticed
-        return Ended(order, working.result(), cut)
+        return Ended(order, working.result(), cut or _enforced(journal, parts))
     finally:
+        parts.spawner.end_within(None)
         for task in (dead, interrupting, working):
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
+
+
+def _next_look(journal: Journal, parts: Parts) -> float | None:
+    """Seconds until a limit of time is reached: it holds as well if we are stopped by then."""
+    within = next_look(journal.state, parts.clock.now())
+    parts.spawner.end_within(math.inf if within is None else within)
+    return within
+
+
+def _enforced(journal: Journal, parts: Parts) -> Fault | None:
+    """Why the agent was ended in our place while we were stopped, if it was."""
+    if not parts.spawner.has_enforced():
+        return None
+    return interruption(journal.state, parts.clock.now()) or LOOP_STOPPED
 
 
 async def _interrupt(agent: Agent, *, discard: bool) -> None:

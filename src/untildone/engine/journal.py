@@ -25,8 +25,8 @@ TRACE_BATCH = 50
 TRACE_DELAY = 0.1
 TRIM_EVERY = 2000
 """Trace events between two looks at whether the oldest have to go."""
-CLOCK_JUMP = 5.0
-"""Seconds by which the clock must differ from the time that passed to have been set; less is a correction."""
+CLOCK_JUMP = 1.0
+"""Seconds by which the clock must differ from the time that passed to have been set. Less is kept until it adds up."""
 TRACE_DAYS = 30
 """No trace of a run is kept for longer."""
 
@@ -101,11 +101,20 @@ class Journal:
 
     def _clock_jump(self) -> list[Event]:
         ahead = self._clock_ahead()
-        jumped, self._ahead = ahead - self._ahead, ahead
-        return [ClockJumped(seconds=jumped)] if abs(jumped) >= CLOCK_JUMP and self.state.driving else []
+        jumped = ahead - self._ahead
+        if self.state.driving and abs(jumped) < CLOCK_JUMP:
+            return []
+        self._ahead = ahead
+        return [ClockJumped(seconds=jumped)] if self.state.driving else []
 
     def _clock_ahead(self) -> float:
-        return self._clock.now() - self._clock.steady()
+        return self._clock.now() - self._clock.monotonic()
+
+    async def catch_up(self) -> None:
+        """Fold what others appended up to now, also what a signal of this very moment asks for."""
+        await asyncio.sleep(0)
+        async with self._one_at_a_time:
+            await self._fold_news()
 
     async def flush(self) -> None:
         """Append the trace events that are still waiting."""
@@ -221,6 +230,8 @@ class Journal:
     def _flush_soon(self) -> None:
         self._flush_later = None
         self._flushing = asyncio.create_task(self.flush())
+        # A store that cannot be written is an error of whatever is recorded next; said twice it would be no clearer.
+        self._flushing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 async def load_state(log: EventLog, run_id: str) -> LoopState:

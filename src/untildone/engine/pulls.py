@@ -61,7 +61,7 @@ class _PullLanding:
         self._parts = parts
         self._forge = forge
         self._work = work
-        self._began = parts.clock.now()
+        self._began = parts.clock.monotonic()
         self._waits = Waits(journal, parts)
         self._updates = 0
         self._refused_since: float | None = None
@@ -153,8 +153,9 @@ class _PullLanding:
 
     def _next(self, view: pl.PullView) -> pl.Step:
         # A driver that comes hours later gives CI the same patience as one that pushed a moment ago.
-        since = max(self._arrival.since, self._began) + self._waits.excused
-        return pl.next_step(view, replace(self._arrival, since=since), self._state.spec.landing, self._now())
+        now = self._now()
+        since = max(self._arrival.since, now - self._passed_since(self._began)) + self._waits.excused
+        return pl.next_step(view, replace(self._arrival, since=since), self._state.spec.landing, now)
 
     async def _take(self, step: pl.Step, view: pl.PullView) -> bool:
         """Do what the step says; whether it was the last."""
@@ -276,13 +277,15 @@ class _PullLanding:
 
     async def _merge_later(self, number: int, why: str) -> bool:
         """Often only a moment is missing: the base has just moved, or a rule waits for something we cannot see."""
-        now, landing = self._now(), self._state.spec.landing
-        self._refused_since = now if self._refused_since is None else self._refused_since
-        if now - self._refused_since >= landing.ci_timeout:
+        landing = self._state.spec.landing
+        if self._refused_since is None:
+            self._refused_since = self._parts.clock.monotonic()
+        refused_for = self._passed_since(self._refused_since)
+        if refused_for >= landing.ci_timeout:
             await self._give_up(why)
             return True
         said = f"#{number} to become mergeable ({one_line(why, _SAID)})"
-        await self._waits.rest(now + pl.pause(landing, now - self._refused_since), "ci", said)
+        await self._waits.rest(self._now() + pl.pause(landing, refused_for), "ci", said)
         return False
 
     async def _arrived(self, merged: str | None, view: pl.PullView) -> None:
@@ -345,12 +348,12 @@ class _PullLanding:
     async def _tell(self, view: pl.PullView) -> None:
         said = pl.described(view)
         if said != self._said:
-            self._said, self._changed_at = said, self._now()
+            self._said, self._changed_at = said, self._parts.clock.monotonic()
             await self._journal.tell(ev.LandingWatched(number=view.number, said=said))
 
     async def _wait(self, step: pl.WaitFor) -> None:
         landing = self._state.spec.landing
-        look_at = min(step.until, self._now() + pl.pause(landing, self._now() - self._changed_at))
+        look_at = min(step.until, self._now() + pl.pause(landing, self._passed_since(self._changed_at)))
         await self._waits.rest(look_at, "ci", step.said, announced=step.until)
 
     async def _ask(self, question: Coroutine[Any, Any, T]) -> T:
@@ -370,6 +373,9 @@ class _PullLanding:
 
     def _now(self) -> float:
         return self._parts.clock.now()
+
+    def _passed_since(self, moment: float) -> float:
+        return self._parts.clock.monotonic() - moment
 
 
 def _named(view: pl.PullView) -> str:

@@ -9,7 +9,16 @@ from untildone.core.diffs import Difference
 from untildone.core.review_prompt import Work, build_review, review_rules
 from untildone.core.reviewing import REVIEWER_WROTE, ReviewVerdict
 from untildone.core.state import LoopState
-from untildone.engine.iteration import Closed, agent_order, closing, intent, look_around, run_agent, snapshot_half_done
+from untildone.engine.iteration import (
+    Closed,
+    agent_order,
+    closing,
+    intent,
+    look_around,
+    may_begin,
+    run_agent,
+    snapshot_half_done,
+)
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.errors import AgentError, WorkspaceError
@@ -24,6 +33,8 @@ async def review(journal: Journal, parts: Parts, order: Iterate) -> None:
         raise AgentError("the work is to be reviewed and there is no reviewer: give one, or turn --review off")
     before = await parts.workspace.observe()
     prompt = build_review(journal.state, order, await _work(journal.state, parts))
+    if not await may_begin(journal):
+        return
     await journal.record(intent(journal.state, order, prompt, before, parts.clock.now()))
     told = agent_order(journal.state, order, prompt, review_rules())
     ended, after = await look_around(journal, parts, await run_agent(journal, parts, parts.reviewer, told))

@@ -28,7 +28,7 @@ async def supervise(journal: Journal, parts: Parts, opening: Sequence[ev.Event])
         await journal.record(*opening, prepared_event(place, await parts.lander.remote_place()))
         is_ours = True
         check_way(journal.state)
-        for line in (*place.lines, *doubts(journal.state.arrival, place), rights_line(journal.state.spec)):
+        for line in (*place.lines, *doubts(journal.state, place), rights_line(journal.state.spec)):
             await journal.tell(ev.ContinuousWarning(message=line))
         await recover(journal, parts)
         await drive(journal, parts, visits=known.visits)

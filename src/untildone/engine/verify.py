@@ -94,7 +94,7 @@ async def _compared(
 
 async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
     """Examine the work. A stop asked for meanwhile calls it off; the claim then stays unverified."""
-    began = parts.clock.now()
+    began = parts.clock.monotonic()
     with narrating(journal) as progress:
         look = _examine_the_newest if claim.claimed else glance
         looking = look(journal.state, parts, progress)
@@ -105,7 +105,7 @@ async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
         told = f"{seen.branch or 'HEAD'} moved on to {tip[:10]} while the checks ran on {(seen.commit or '')[:10]}"
         await journal.tell(ev.ContinuousWarning(message=f"{told}: nobody has looked at what came after"))
     verdict = validation(journal.state, claim.number, seen)
-    took = max(0.0, parts.clock.now() - began)
+    took = parts.clock.monotonic() - began
     await journal.record(replace(verdict, claimed=claim.claimed, seconds=took))
 
 

@@ -48,7 +48,7 @@ async def until_hung(agent: Agent, clock: Clock, policy: Policy) -> None:
     if policy.idle_timeout is None:
         await asyncio.get_running_loop().create_future()  # somebody will cancel it
         return
-    liveness = Liveness(period=sampling_period(policy.idle_timeout), seen_at=clock.now())
+    liveness = Liveness(period=sampling_period(policy.idle_timeout), seen_at=clock.monotonic())
     while not is_hung(liveness, policy):
         await clock.sleep(liveness.period)
-        liveness = observe(liveness, agent.pulse(), clock.now())
+        liveness = observe(liveness, agent.pulse(), clock.monotonic())

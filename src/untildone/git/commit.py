@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from untildone.core.dataclass import dataclass
 from untildone.core.printable import printable
 from untildone.errors import WorkspaceError
 from untildone.git.leaks import refusal, staged_secrets
-from untildone.git.locks import wait_for_locks
+from untildone.git.locks import remove_own_locks, wait_for_locks
 from untildone.git.repository import NO_HOOKS, PRIVATE_IDENTITY, Repository
 from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line
 
@@ -82,6 +83,7 @@ async def add_all(repository: Repository, *, leave_out: Sequence[bytes] = (), in
         # Git gives up as a whole when a file it has just listed is gone; the next look does not list it any more.
         if "No such file or directory" not in added.err or added.code in (0, _ADDED_IN_PART):
             break
+    _refuse_killed(added, "add")
     if added.code not in (0, _ADDED_IN_PART):
         raise WorkspaceError(f"git add failed in {repository.top}: {first_line(added.err)}")
     return first_line(added.err) if added.code else ""
@@ -99,13 +101,21 @@ async def commit_all(
 
     Keys and tokens are a reason, unless a human let these files pass.
     """
-    try:
+
+    async def stage_and_commit() -> tuple[str, str, GitResult]:
         with disk_trouble("cannot keep a copy of the index"):
             cleared = await wait_for_locks(repository)
             with _index_kept(repository.index):
                 missed = await add_all(repository, leave_out=leave_out)
                 await _refuse_secrets(repository, let_pass)
-                done = await _commit_index(repository, message, identity)
+                return cleared, missed, await _commit_index(repository, message, identity)
+
+    try:
+        try:
+            cleared, missed, done = await stage_and_commit()
+        except _GitKilled:
+            remove_own_locks(repository)
+            cleared, missed, done = await stage_and_commit()
     except WorkspaceError as refused:
         return Committed(warning=f"not committed, the work is kept as it is: {refused}", complete=False)
     warning = "; ".join(filter(None, (cleared, f"not everything could be committed: {missed}" if missed else "")))
@@ -127,9 +137,19 @@ async def _commit_index(repository: Repository, message: str, identity: Sequence
     args = (*identity, *quiet, "-c", "core.abbrev=no", "commit", "--cleanup=whitespace", "-F", "-")
     stdin = message.encode("utf-8", "replace")
     done = await repository.git(*args, stdin=stdin, check=False, timeout=COMMIT_TIMEOUT, dies_with_us=True)
+    _refuse_killed(done, "commit")
     if done.code and not any(words in done.out for words in _NOTHING):
         raise WorkspaceError(_reason(done))
     return done
+
+
+class _GitKilled(WorkspaceError):
+    """The process of git was killed (out of memory, by somebody): it may well succeed the next time."""
+
+
+def _refuse_killed(done: GitResult, verb: str) -> None:
+    if done.code == -signal.SIGKILL:
+        raise _GitKilled(f"git {verb} was killed")
 
 
 @contextmanager

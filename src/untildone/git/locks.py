@@ -37,6 +37,13 @@ async def wait_for_locks(repository: Repository) -> str:
     return "; ".join(cleared)
 
 
+def remove_own_locks(repository: Repository) -> None:
+    """Remove what a git of ours left behind that was killed a moment ago, unless another one is at work."""
+    if not _git_at_work(repository):
+        for lock in _locks(repository):
+            lock.unlink(missing_ok=True)
+
+
 def _locks(repository: Repository) -> tuple[Path, ...]:
     return repository.index.with_name(f"{repository.index.name}.lock"), repository.git_dir / "HEAD.lock"
 

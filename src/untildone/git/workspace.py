@@ -138,7 +138,10 @@ class GitWorkspace(GitFolder):
     def _prepared(self, lines: Sequence[str], place: Place, states: Sequence[SavedState]) -> Prepared:
         start = next((state.commit for state in states if state.number == 0 and not state.seen), None)
         history = str(self._repository.git_dir) if self._repository.private else ""
-        return Prepared(lines=tuple(lines), branch=place.branch, base=place.base, start=start, history=history)
+        newest = max((state.number for state in states), default=0)
+        return Prepared(
+            lines=tuple(lines), branch=place.branch, base=place.base, start=start, history=history, newest=newest
+        )
 
     async def leave(self) -> str:
         """Remember what lies there uncommitted; after a visit go back to the branch that was found."""

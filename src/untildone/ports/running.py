@@ -19,8 +19,12 @@ class Clock(Protocol):
         """Epoch seconds. The clock may be set at any time."""
         ...
 
-    def steady(self) -> float:
-        """Seconds that pass evenly whatever the clock is set to; only differences mean something."""
+    def monotonic(self) -> float:
+        """Seconds that pass evenly whatever the clock is set to; only differences mean something.
+
+        Every duration is a difference of these, every moment that people name (a deadline, a reset) is one of `now`.
+        Time in which the machine is suspended does not count.
+        """
         ...
 
     async def sleep(self, seconds: float) -> None: ...
@@ -101,6 +105,18 @@ class Spawner(Protocol):
     async def spawn(
         self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"] = "pipe"
     ) -> Process: ...
+
+    def end_within(self, seconds: float | None) -> None:
+        """Have its programs ended after so many seconds, also while the loop is stopped; None: they rest.
+
+        The loop ends them itself and says so anew whenever that moment moves: this holds where it cannot. A loop that
+        is stopped for long does not let them work on even if no limit of time is set (infinity).
+        """
+        ...
+
+    def has_enforced(self) -> bool:
+        """Whether a program was ended in this way since they last rested."""
+        ...
 
     def sweep(self, run_id: str) -> int:
         """End what a dead driver of this run left behind; returns how many processes were ended."""

@@ -59,6 +59,8 @@ class Prepared:
     """A commit of the tree as the run found it, the user's uncommitted work included."""
     history: str = ""
     """The git folder with the history of a folder without git; empty: it has its own."""
+    newest: int = 0
+    """The newest iteration whose work git keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

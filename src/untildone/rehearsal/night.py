@@ -87,7 +87,7 @@ Told = Callable[[Act, Scene | None], None]
 
 async def rehearse_night(setup: Setup, acts: Sequence[Act], tell: Told) -> Certificate:
     """Play the acts one after the other."""
-    began = setup.clock.now()
+    at, began = setup.clock.now(), setup.clock.monotonic()
     (setup.scratch / "home").mkdir()
     base = await staging.make_base(setup.scratch, setup.repository)
     stages = staging.Stages(base, setup.scratch)
@@ -100,8 +100,8 @@ async def rehearse_night(setup: Setup, acts: Sequence[Act], tell: Told) -> Certi
         scenes.append(scene)
         versions += player.versions
     return Certificate(
-        at=began,
-        seconds=setup.clock.now() - began,
+        at=at,
+        seconds=setup.clock.monotonic() - began,
         version=__version__,
         claude=versions[-1] if versions else None,
         repository=base.origin,
@@ -177,7 +177,7 @@ class _Player:
     async def play(self, stages: staging.Stages) -> Scene:
         """Stage, let it happen, judge."""
         act, clock = self._act, self._setup.clock
-        began = clock.now()
+        began = clock.monotonic()
         scene = Scene(name=act.name, staged=act.staged, expected=act.expected, verdict="not rehearsed")
         self._folder.mkdir(parents=True)
         argv = await stages.dressed(act.place, self._folder, [*self._setup.loop, str(self._room / "part.json")])
@@ -196,7 +196,7 @@ class _Player:
             verdict="red" if wrong else "green",
             happened=told(seen),
             why=wrong,
-            seconds=clock.now() - began,
+            seconds=clock.monotonic() - began,
         )
 
     def tidied(self, scene: Scene) -> Scene:

@@ -3,16 +3,21 @@
 Run as `python3 -I -S guard.py [OPTIONS] PARENT_PID [PIPE MEMORY PATH] -- program arguments...`; stdlib only, ready
 in milliseconds.
 
+It is two processes, one above the other: the keeper watches the loop, the guard below it watches the program. If
+either is killed (out of memory, `kill -9 $PPID`), the other ends everything: both are subreapers, so that what left
+its session or its environment behind is reparented to the one that lives.
+
 - The parent dies, by whatever means: the program gets SIGINT, on which Claude Code still says what it has spent,
   then SIGTERM, then SIGKILL, all within two seconds. With PIPE (the read end of the program's output) and MEMORY (the
-  end of what the parent had read of it; PIPE again: none), what the program said last goes to PATH-<our pid>.jsonl,
-  and a reply under way is given a moment to come to its end before the first signal. As long as the parent lives
-  neither is touched.
-- The program ends: every descendant is killed, also those that left its session or its environment behind,
-  because they are reparented to this process (it is a subreaper).
+  end of what the parent had read of it; PIPE again: none), what the program said last goes to PATH-<our pid>.jsonl
+  (the keeper's), and a reply under way is given a moment to come to its end before the first signal. As long as the
+  parent lives neither is read.
+- The parent is stopped (SIGSTOP, Ctrl+Z): the limits hold without it. With MEMORY, in which the parent writes until
+  when the program may work, the keeper ends the program at that moment, or when the parent is stopped for too long.
+- The program ends: every descendant is killed.
 - SIGINT goes to the program alone. SIGTERM too, with SIGKILL after the grace; a second one kills at once.
 - `--group`: signals go to the program's whole process group, which has the same grace to tidy up. `--group-only`:
-  besides, what left that group on purpose is left alone. `--cgroup=PATH`: all of it runs in that control group.
+  besides, what left that group on purpose is left alone; then there is no keeper.
 - The program's exit status becomes ours; a signal that killed it kills us too.
 
 Without Linux' prctl and /proc (macOS) it degrades: signals are forwarded and the program's process group is
@@ -33,6 +38,7 @@ REPLY_GRACE = 0.8
 """Seconds an orphaned program may go on listening to a reply that is being paid for."""
 ORPHANED = ((signal.SIGINT, 0.7), (signal.SIGTERM, 0.5), (signal.SIGKILL, GRACE))
 ASKED = ((signal.SIGTERM, GRACE), (signal.SIGKILL, GRACE))
+DESERTED = ((signal.SIGKILL, GRACE),)
 """Signals the program gets, and the seconds until the next one; the last is repeated."""
 # In valid JSON these bytes can only be structure: inside a string the quotes would be escaped.
 REPLY_BEGINS = (
@@ -43,7 +49,18 @@ REPLY_ENDS = (b'\n{"type":"stream_event","event":{"type":"message_stop"', b'"typ
 WORDS_KEPT = 8 << 20
 """Bytes of last words that are kept: the end of them."""
 POSITION = 8
-"""The memory begins with this many bytes that count all bytes ever remembered; the rest is a ring of them."""
+"""The memory begins with this many bytes that count all bytes ever remembered."""
+ENDS_AT = slice(8, 16)
+"""Until when the program may work, in nanoseconds of the monotonic clock. 0: it rests, and nothing is enforced."""
+ENFORCED = 16
+"""A byte that the keeper sets when it ends the program in the loop's place."""
+HEADER = 24
+"""What follows after this many bytes is a ring of the bytes that were remembered."""
+LOOK_EVERY = 1.0
+STOPPED_FOR = 15.0
+"""Seconds a working program may go on while the loop is stopped: somebody may only have pressed Ctrl+Z."""
+LATE = 30.0
+"""Seconds after that moment in which a loop that runs ends the program itself."""
 CLEANUP = 5.0
 """Seconds after which a tree that forks faster than it can be killed is given up."""
 NOT_FOUND = 127
@@ -69,34 +86,105 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: guard.py [OPTIONS] PARENT_PID [PIPE MEMORY PATH] -- program arguments...\n")
         return 2
     parent, words = int(arguments[0]), LastWords(*arguments[1:separator])
+    is_reaper = "--group-only" not in options
     wakeup = _listen()
-    if "--group-only" not in options:
-        _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(PR_SET_PDEATHSIG, PARENT_DIED)
-    group = options.get("--cgroup", "")
-    if os.getppid() != parent:
-        _move_out_of(group)
+    if not _serve(parent, is_reaper=is_reaper):
         return -signal.SIGTERM  # it died before we could ask to be told
     with contextlib.suppress(PermissionError):  # already leading a session
         os.setsid()
-    _move_to(group)
+    above = parent
+    if is_reaper and sys.platform.startswith("linux"):
+        above = os.getpid()
+        if guard := os.fork():
+            words.close_pipe()
+            return _keep(guard, parent, wakeup, words.memory)
+        os.setpgid(0, 0)  # what is sent to the keeper's group comes once, from the keeper
+        wakeup = _listen()
+        if not _serve(above, is_reaper=True):
+            return -signal.SIGTERM
+    return _guard(program, (above, parent), wakeup, words, to_group=bool(options))
+
+
+def _serve(parent: int, *, is_reaper: bool) -> bool:
+    """Ask to be told of the parent's death, and to inherit orphans; False: it is dead already."""
+    if is_reaper:
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(PR_SET_PDEATHSIG, PARENT_DIED)
+    return os.getppid() == parent
+
+
+def _guard(program: list[str], above: tuple[int, int], wakeup: int, words: "LastWords", *, to_group: bool) -> int:
+    """Run the program; returns its exit status. `above`: our parent and the loop, which may be the same."""
     child = os.fork()
     if child == 0:
         _become(program)
     with contextlib.suppress(OSError):  # it does so itself; whoever comes first
         os.setpgid(child, child)
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)  # the pipes belong to the program alone: its end of them is their end
-    os.dup2(null, 1)
-    target = -child if options.keys() & {"--group", "--group-only"} else child
-    status, due = _watch(child, target, wakeup, words)
+    _let_go_of_pipes()
+    target = -child if to_group else child
+    status, due = _watch(child, target, wakeup, words, above)
     if target < 0 and due is not None:
         _let_tidy_up(target, wakeup, due)
-    _end_descendants(child)
-    if os.getppid() != parent:
+    with contextlib.suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    _end_descendants()
+    if words.begun or is_zombie(above[1]):
         words.save()
-    _move_out_of(group)
     return os.waitstatus_to_exitcode(status)
+
+
+def _keep(guard: int, loop: int, wakeup: int, memory: int) -> int:
+    """Pass signals on to the guard, hold the limits while the loop is stopped, and clean up after a killed guard."""
+    _let_go_of_pipes()
+    watch = LoopWatch(loop, memory)
+    due: list[tuple[float, int]] = []
+    while (status := _reap(guard)) is None:
+        ready, _, _ = select.select([wakeup], [], [], LOOK_EVERY if memory >= 0 else None)
+        for number in os.read(wakeup, 512) if ready else b"":
+            if number != signal.SIGCHLD:
+                _kill(guard, number)
+        now = time.monotonic()
+        if not due and watch.must_enforce(now):
+            # As the loop would: first so that Claude Code says what it has spent.
+            due = [(now, signal.SIGINT), (now + 1, signal.SIGTERM), (now + 1 + GRACE, signal.SIGTERM)]
+        while due and now >= due[0][0]:
+            _kill(guard, due.pop(0)[1])
+    _end_descendants()
+    return os.waitstatus_to_exitcode(status)
+
+
+class LoopWatch:
+    """Looks whether the loop can still end the program itself."""
+
+    def __init__(self, loop: int, memory: int) -> None:
+        self._loop = loop
+        self._memory = memory
+        self._stopped_at: float | None = None
+        self._enforced = False
+
+    def must_enforce(self, now: float) -> bool:
+        """Whether the program is to be ended in the loop's place; True once."""
+        if self._memory < 0 or self._enforced:
+            return False
+        is_stopped = _stat(self._loop)[:1] == [b"T"]
+        if not is_stopped:
+            self._stopped_at = None
+        elif self._stopped_at is None:
+            self._stopped_at = now
+        ends_at = int.from_bytes(os.pread(self._memory, 8, ENDS_AT.start), "little")
+        late = now - ends_at / 1e9
+        stopped_for = 0.0 if self._stopped_at is None else now - self._stopped_at
+        self._enforced = ends_at > 0 and (late >= (0 if is_stopped else LATE) or stopped_for >= STOPPED_FOR)
+        if self._enforced:
+            os.pwrite(self._memory, b"\x01", ENFORCED)
+        return self._enforced
+
+
+def _let_go_of_pipes() -> None:
+    """The pipes belong to the program alone: its end of them is their end."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
 
 
 class LastWords:
@@ -105,20 +193,27 @@ class LastWords:
     def __init__(self, pipe: str = "", memory: str = "", path: str = "") -> None:
         """Without a pipe nothing is kept."""
         self._pipe = int(pipe) if pipe else -1
-        self._memory = int(memory) if memory != pipe else -1
+        self.memory = int(memory) if memory != pipe else -1
         self._path = path
         self._kept = bytearray()
+        self.begun = False
         self.sources: list[int] = []
         """What to read from while the parent is dead and more may come."""
-        for file in (self._pipe, self._memory):
+        for file in (self._pipe, self.memory):
             if file >= 0:
                 # The program must not be a reader of its own output.
                 os.set_inheritable(file, False)  # noqa: FBT003 - it takes no keywords
 
+    def close_pipe(self) -> None:
+        """In the keeper, which does not listen."""
+        if self._pipe >= 0:
+            os.close(self._pipe)
+
     def begin(self) -> None:
         """The parent is dead: from here on we listen in its place."""
+        self.begun = True
         if self._pipe >= 0 and not self.sources:
-            self._kept += _remembered(self._memory)
+            self._kept += _remembered(self.memory)
             os.set_blocking(self._pipe, False)
             self.sources = [self._pipe]
             self.hear()
@@ -148,7 +243,7 @@ class LastWords:
         if not self._kept:
             return
         with contextlib.suppress(OSError):
-            whole = f"{self._path}-{os.getpid()}.jsonl"
+            whole = f"{self._path}-{os.getsid(0)}.jsonl"
             part = f"{whole}.part"
             # No pathlib: it would double the start-up time.
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -166,9 +261,9 @@ def _remembered(memory: int) -> bytes:
     """The end of what the parent had read, in order, from its first whole line on."""
     if memory < 0:
         return b""
-    size = os.fstat(memory).st_size - POSITION
+    size = os.fstat(memory).st_size - HEADER
     count = int.from_bytes(os.pread(memory, POSITION, 0), "little")
-    ring = os.pread(memory, size, POSITION)
+    ring = os.pread(memory, size, HEADER)
     if count <= size:
         return ring[:count]
     start = count % size
@@ -208,8 +303,8 @@ def _become(program: list[str]) -> None:
         os._exit(NOT_FOUND if isinstance(trouble, FileNotFoundError) else NOT_EXECUTABLE)
 
 
-def _watch(child: int, target: int, wakeup: int, words: LastWords) -> tuple[int, float | None]:
-    """Forward signals to `target`, reap, and listen in the parent's place, until the program is gone.
+def _watch(child: int, target: int, wakeup: int, words: LastWords, above: tuple[int, int]) -> tuple[int, float | None]:
+    """Forward signals to `target`, reap, and listen in the loop's place, until the program is gone.
 
     Returns its wait status and, if somebody asked it to end, until when the grace lasts.
     """
@@ -225,7 +320,9 @@ def _watch(child: int, target: int, wakeup: int, words: LastWords) -> tuple[int,
         for _ in range(numbers.count(signal.SIGTERM) + numbers.count(signal.SIGHUP)):
             steps = steps[-1:] or ASKED  # asked again: the last step, now
             due = time.monotonic()
-        if PARENT_DIED in numbers:
+        if PARENT_DIED in numbers and not _has_loop_died(*above):
+            steps, due = DESERTED, time.monotonic()
+        elif PARENT_DIED in numbers:
             words.begin()
             if not steps:
                 steps, due = ORPHANED, time.monotonic() + REPLY_GRACE
@@ -235,6 +332,11 @@ def _watch(child: int, target: int, wakeup: int, words: LastWords) -> tuple[int,
             steps = steps[1:] or steps
             due = time.monotonic() + patience
     return status, due
+
+
+def _has_loop_died(parent: int, loop: int) -> bool:
+    """Whether it was the loop that died, or only the keeper. A keeper that lives passes on what it was told."""
+    return parent == loop or os.getppid() == parent or is_zombie(loop)
 
 
 def _let_tidy_up(group: int, wakeup: int, due: float) -> None:
@@ -250,29 +352,13 @@ def _let_tidy_up(group: int, wakeup: int, due: float) -> None:
             return
 
 
-def _options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Take the leading options, with their values, off the arguments."""
-    options = {}
+def _options(arguments: list[str]) -> tuple[set[str], list[str]]:
+    """Take the leading options off the arguments."""
+    options = set()
     while arguments and arguments[0].startswith("--") and arguments[0] != "--":
-        name, _, value = arguments[0].partition("=")
-        options[name] = value
+        options.add(arguments[0])
         arguments = arguments[1:]
     return options, arguments
-
-
-def _move_to(cgroup: str) -> None:
-    """Move to that control group. Without it we go on: it is one net of several."""
-    if cgroup:
-        with contextlib.suppress(OSError), open(f"{cgroup}/cgroup.procs", "w") as members:  # noqa: PTH123 - no pathlib
-            members.write("0")
-
-
-def _move_out_of(cgroup: str) -> None:
-    """Leave an empty control group and remove it: nobody else may be there to do so."""
-    if cgroup:
-        _move_to(os.path.dirname(cgroup))  # noqa: PTH120 - pathlib would double the start-up time
-        with contextlib.suppress(OSError):
-            os.rmdir(cgroup)  # noqa: PTH106 - as above
 
 
 def _reap(child: int) -> int | None:
@@ -288,10 +374,8 @@ def _reap(child: int) -> int | None:
     return found
 
 
-def _end_descendants(group: int) -> None:
+def _end_descendants() -> None:
     """Kill what the program left behind until nothing is left."""
-    with contextlib.suppress(OSError):
-        os.killpg(group, signal.SIGKILL)
     give_up = time.monotonic() + CLEANUP
     while time.monotonic() < give_up:
         _reap(0)

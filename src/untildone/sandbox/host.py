@@ -15,7 +15,7 @@ from weakref import WeakSet
 from untildone.core.liveness import Pulse
 from untildone.errors import AgentError, AgentMissing
 from untildone.ports import Process
-from untildone.sandbox import cgroup, guard
+from untildone.sandbox import guard
 from untildone.sandbox.memory import Listener, Memory
 from untildone.sandbox.vitals import TreeVitals, memory_kills
 
@@ -48,17 +48,15 @@ class HostProcess:
     """A program running behind its guard."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, stdout: asyncio.StreamReader, group: Path | None = None
+        self, process: asyncio.subprocess.Process, stdout: asyncio.StreamReader, memory: Memory | None = None
     ) -> None:
-        """`group`: the control group all of it runs in."""
+        """`memory`: what is shared with the guard."""
         self._process = process
-        self._group = group
+        self.memory = memory
         self._memory_kills = memory_kills()
         self._stdout = stdout
         self._stderr = bytearray()
         self._drain = asyncio.create_task(self._drain_stderr())
-        if group is not None:
-            self._clear_in_the_end()
         self._vitals = TreeVitals(process.pid)
 
     @property
@@ -93,7 +91,6 @@ class HostProcess:
         status = await self._process.wait()
         with contextlib.suppress(TimeoutError):  # someone beyond the guard's reach may still hold the pipe
             await asyncio.wait_for(asyncio.shield(self._drain), LAST_RESORT)
-        self._clear_group()
         return status
 
     def stderr_tail(self) -> str:
@@ -119,7 +116,8 @@ class HostProcess:
         """The program and what serves it, all in its own session; empty if it waits for something in another one."""
         family = self.family()
         resting = {pid for pid in family if _session_of(pid) == self.pid}
-        waited_for = {pid for pid in family - resting if guard.parent_of(pid) in resting - {self.pid}}
+        guards = {pid for pid in resting if _is_guard(pid)}
+        waited_for = {pid for pid in family - resting if guard.parent_of(pid) in resting - guards}
         return set() if waited_for else resting
 
     async def end(self, grace: float = 2.0) -> None:
@@ -131,31 +129,11 @@ class HostProcess:
             (signal.SIGTERM, LAST_RESORT),
         ):
             if await self._gone_after(number, patience):
-                self._clear_group()
                 return
         for pid in guard.descendants(self.pid):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         await self._gone_after(signal.SIGKILL, LAST_RESORT)
-        self._clear_group()
-
-    def _clear_in_the_end(self) -> None:
-        """Not only when somebody asks: what is left may hold the pipes whose end they are waiting for."""
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError, AttributeError):  # gone already, or a kernel or libc without it
-            end = os.pidfd_open(self.pid)
-
-            def clear() -> None:
-                loop.remove_reader(end)
-                os.close(end)
-                self._clear_group()
-
-            loop.add_reader(end, clear)
-
-    def _clear_group(self) -> None:
-        """End what outlived the guard itself: somebody may have killed it."""
-        if self._group is not None:
-            cgroup.clear(self._group)
 
     async def _gone_after(self, number: signal.Signals, patience: float) -> bool:
         if self._process.returncode is None:
@@ -187,6 +165,10 @@ class HostSpawner:
         """`last_words` is where a guard keeps what the programs of a run said last, should the loop die."""
         self._last_words = last_words
         self._living: WeakSet[HostProcess] = WeakSet()
+        self._working: list[HostProcess] = []
+        """Those that were started since the programs last rested: how they ended may be asked when they are gone."""
+        self._work_ends: float | None = None
+        """When the programs must end, by the monotonic clock; None: they rest."""
 
     async def spawn(
         self,
@@ -202,11 +184,9 @@ class HostSpawner:
             raise AgentMissing(f"there is no program {argv[0]!r} that could be started: install it or name its path")
         if not os.path.isdir(cwd):  # noqa: PTH112 - one stat
             raise AgentError(f"the folder {cwd!r} does not exist: nothing can be run there")
-        group = cgroup.make_group(env[MARKER]) if MARKER in env else None
-        options = (f"--cgroup={group}",) if group else ()
         async with _Output(self._words_path(env)) as output:
             process = await asyncio.create_subprocess_exec(
-                *_GUARD, *options, str(os.getpid()), *output.for_guard, "--", program, *argv[1:],
+                *_GUARD, str(os.getpid()), *output.for_guard, "--", program, *argv[1:],
                 cwd=cwd,
                 env=dict(env),
                 stdin=asyncio.subprocess.PIPE if stdin == "pipe" else asyncio.subprocess.DEVNULL,
@@ -215,9 +195,29 @@ class HostSpawner:
                 limit=PIPE_BUFFER,
                 pass_fds=output.passed,
             )  # fmt: skip
-            spawned = HostProcess(process, await output.listen(), group)
+            spawned = HostProcess(process, await output.listen(), output.memory)
             self._living.add(spawned)
+            if self._work_ends is not None:
+                self._working.append(spawned)
+            self._tell_end(spawned)
             return spawned
+
+    def end_within(self, seconds: float | None) -> None:
+        """Have the guards end the programs after so many seconds if the loop cannot; None: they rest."""
+        self._work_ends = None if seconds is None else time.monotonic() + seconds
+        for process in self._living:
+            self._tell_end(process)
+        if seconds is None:
+            self._working.clear()
+
+    def has_enforced(self) -> bool:
+        """Whether a guard ended a program of this loop because the loop was stopped."""
+        return any(process.memory is not None and process.memory.was_enforced() for process in self._living)
+
+    def _tell_end(self, process: HostProcess) -> None:
+        if process.memory is not None:
+            ends = self._work_ends
+            process.memory.end_within(None if ends is None else max(0.0, ends - time.monotonic()))
 
     def _words_path(self, env: Mapping[str, str]) -> Path | None:
         """Where its last words go, but for the end of the name; only of programs that belong to a run."""
@@ -228,7 +228,7 @@ class HostSpawner:
         return self._last_words / run_id
 
     def sweep(self, run_id: str) -> int:
-        """End every process that carries a marker of this run or is in one of its control groups; returns how many."""
+        """End every process that carries a marker of this run; returns how many."""
         spared = _self_and_ancestors()
         marked = _marked(run_id) - spared
         _wait_for_guards(marked)
@@ -256,8 +256,6 @@ def _end(run_id: str, markers: Sequence[str], spared: set[int], ended: Collectio
             signalled |= marked
             ended |= marked
             time.sleep(0.02)
-    for group in cgroup.groups_of(run_id):
-        ended |= cgroup.clear(group, spared=spared)
     return len(ended - _marked(run_id, markers))
 
 
@@ -267,11 +265,11 @@ class _Output:
     def __init__(self, words: Path | None) -> None:
         self.reader, self.writer = os.pipe()
         self._listening = False
-        self._memory = Memory.make() if words is not None else None
+        self.memory = Memory.make() if words is not None else None
         self.for_guard: tuple[str, ...] = ()
         self.passed: tuple[int, ...] = ()
         if words is not None:
-            memory = self._memory.file if self._memory else self.reader
+            memory = self.memory.file if self.memory else self.reader
             self.for_guard = (str(self.reader), str(memory), str(words))
             self.passed = tuple({self.reader, memory})
 
@@ -280,8 +278,8 @@ class _Output:
 
     async def __aexit__(self, failed: object, *_: object) -> None:
         os.close(self.writer)
-        if self._memory:
-            self._memory.hand_over()
+        if self.memory:
+            self.memory.hand_over()
         if failed is not None and not self._listening:
             os.close(self.reader)
 
@@ -289,7 +287,7 @@ class _Output:
         """Read it from here on."""
         loop = asyncio.get_running_loop()
         stream = asyncio.StreamReader(limit=PIPE_BUFFER, loop=loop)
-        protocol = Listener(stream, self._memory)
+        protocol = Listener(stream, self.memory)
         # From here on asyncio closes it, also when we are cancelled while it connects.
         self._listening = True
         await loop.connect_read_pipe(lambda: protocol, os.fdopen(self.reader, "rb", buffering=0))

@@ -3,9 +3,12 @@
 import asyncio
 import mmap
 import os
+import time
 
-from untildone.sandbox.guard import POSITION
+from untildone.sandbox.guard import ENDS_AT, ENFORCED, HEADER, POSITION
 
+LONGEST = 1e9
+"""Seconds: without a limit of time a program may work for thirty years."""
 SIZE = 4 << 20
 """Bytes remembered: more than the longest reply takes on the wire, and more than can wait to be understood."""
 
@@ -15,10 +18,10 @@ class Memory:
 
     def __init__(self, file: int, size: int = SIZE) -> None:
         """`file` is emptied."""
-        os.ftruncate(file, POSITION + size)
+        os.ftruncate(file, HEADER + size)
         self.file = file
         self._size = size
-        self._map = mmap.mmap(file, POSITION + size)
+        self._map = mmap.mmap(file, HEADER + size)
         self._count = 0
 
     @classmethod
@@ -45,11 +48,22 @@ class Memory:
         kept = chunk[-self._size :]
         start = (self._count + len(chunk) - len(kept)) % self._size
         first = kept[: self._size - start]
-        self._map[POSITION + start : POSITION + start + len(first)] = first
-        self._map[POSITION : POSITION + len(kept) - len(first)] = kept[len(first) :]
+        self._map[HEADER + start : HEADER + start + len(first)] = first
+        self._map[HEADER : HEADER + len(kept) - len(first)] = kept[len(first) :]
         self._count += len(chunk)
         # Last: killed before this, the guard knows nothing of what would be half written.
         self._map[:POSITION] = self._count.to_bytes(POSITION, "little")
+
+    def end_within(self, seconds: float | None) -> None:
+        """Tell the guard how long the program may work from now on; None: it rests."""
+        moment = 0 if seconds is None else time.monotonic_ns() + int(min(seconds, LONGEST) * 1e9)
+        self._map[ENDS_AT] = moment.to_bytes(8, "little")
+        if seconds is None:
+            self._map[ENFORCED] = 0
+
+    def was_enforced(self) -> bool:
+        """Whether the guard ended the program because the loop could not."""
+        return self._map[ENFORCED] == 1
 
 
 class Listener(asyncio.StreamReaderProtocol):

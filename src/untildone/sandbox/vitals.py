@@ -42,7 +42,10 @@ class _Seen:
 
 
 class TreeVitals:
-    """Adds up what a tree does, look by look: what ended in between must not make the sums smaller."""
+    """Adds up what a tree does, look by look: what ended in between must not make the sums smaller.
+
+    Its root is a guard, which looks at the loop every second: that is no sign of life.
+    """
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -60,7 +63,7 @@ class TreeVitals:
             return Pulse()
         inodes: set[int] = set()
         processes: dict[tuple[int, bytes], _Seen] = {}
-        for pid in (self._root, *descendants(self._root)):
+        for pid in descendants(self._root):
             if (found := self._process(pid)) is not None:
                 key, seen = found
                 processes[key] = seen

@@ -18,7 +18,7 @@ from untildone.errors import UsageError
 _SAID: Mapping[str, str] = {
     "message": "the agent reads it in its next prompt",
     "stop": "it stops now",
-    "pause": "it pauses",
+    "pause": "it pauses after the running iteration",
     "resume": "it goes on",
     "limits": "the new limits hold",
     "skip_wait": "it tries now; if the limit still holds, it waits again",

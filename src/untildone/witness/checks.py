@@ -61,7 +61,7 @@ class CommandCheck:
 
     async def run(self) -> CheckResult:
         """Run the command once."""
-        started = self._clock.now() if self._clock else None
+        started = self._clock.monotonic() if self._clock else None
         result = await run_command(
             self._command,
             cwd=self._cwd,
@@ -71,7 +71,7 @@ class CommandCheck:
             withheld=self._keeping.withheld,
             behind=self._keeping.behind,
         )
-        seconds = result.seconds if self._clock is None or started is None else self._clock.now() - started
+        seconds = result.seconds if self._clock is None or started is None else self._clock.monotonic() - started
         if self._log is not None:
             self._log.add(self._command, result.output_tail, result.exit_code, seconds)
         counted = tally(result.output_tail)

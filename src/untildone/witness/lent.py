@@ -92,10 +92,10 @@ class Lent:
 def watched(env: Mapping[str, str], tree: Path) -> list[str]:
     """Folders that checks use because they are on the PATH: virtual environments, and what lies in the tree."""
     found = [Path(entry).parent for entry in env.get("PATH", "").split(os.pathsep) if entry.startswith("/")]
+    # Not pathlib: it raises for a folder of the PATH that this user may not look into.
+    environments = {folder for folder in found if os.path.isfile(folder / "pyvenv.cfg")}  # noqa: PTH113
     inside = [
-        str(folder)
-        for folder in found
-        if (folder != tree and folder.is_relative_to(tree)) or (folder / "pyvenv.cfg").is_file()
+        str(folder) for folder in found if folder in environments or (folder != tree and folder.is_relative_to(tree))
     ]
     active = env.get("VIRTUAL_ENV", "")
     roots = [*found, *(Path(env[name]) for name in ("CARGO_HOME", "GOPATH") if env.get(name, "").startswith("/"))]

@@ -90,9 +90,9 @@ def test_stop_and_pause_ask_first(steered: tuple[Page, str], stage: Stage) -> No
     buttons = page.locator(".steering")
     expect(buttons.get_by_role("button", name="Go on")).to_be_hidden()
     page.keyboard.press("p")
-    expect(page.locator("#pause-dialog")).to_contain_text("An iteration under way is broken off now.")
+    expect(page.locator("#pause-dialog")).to_contain_text("A running iteration goes on to its end")
     assert orders(stage, run_id) == []
-    page.get_by_role("button", name="Pause now").click()
+    page.get_by_role("button", name="Pause after this iteration").click()
     expect(page.locator("#answer")).to_contain_text("Asked to pause")
     paused = ev.IterationFailed(
         iteration_num=4, error="", error_type="paused", retry_allowed=True, cost_usd=0.0
@@ -187,7 +187,7 @@ def test_a_session_that_ended_is_told_beside_the_button(room: Room, stage: Stage
     for forget in (lambda: page.evaluate("localStorage.clear()"), page.context.clear_cookies):
         forget()
         page.keyboard.press("p")
-        page.get_by_role("button", name="Pause now").click()
+        page.get_by_role("button", name="Pause after this iteration").click()
         expect(page.locator("#pause-dialog .said-bad")).to_contain_text("untildone token login")
         page.keyboard.press("Escape")
         expect(page.locator("#pause-dialog")).to_be_hidden()
