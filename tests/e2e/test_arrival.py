@@ -190,3 +190,31 @@ def test_work_arrives_through_a_pull_request(tmp_path: Path, at_once: bool) -> N
         assert not any(TOKEN.encode() in kept for kept in tree_of(tmp_path / "state").values())
         assert not any(TOKEN in str(request.body) for request in stage.model.requests)
         assert len(stage.model.ledger.served()) == 2, "landing asked no agent"
+
+
+def test_goals_that_follow_each_other_land_one_after_the_other(tmp_path: Path) -> None:
+    """Each changes the line that the one before changed: built on what was squashed, the second would conflict."""
+    goals = ("Say one in a.txt", "Say two in a.txt", "Say three in a.txt")
+    files = [tmp_path / "second.md", tmp_path / "third.md"]
+    for file, goal in zip(files, goals[1:], strict=True):
+        file.write_text(f"# Goal\n\n{goal}\n")
+    words = [goal.split()[1] for goal in goals]
+    with staged(tmp_path, script(*(acts(f"echo {word} > a.txt", finished("Done.")) for word in words))) as stage:
+        then = [part for file in files for part in ("--then", str(file))]
+        allowed = ("--check", "true", "--allowed-tools", "Bash", "-m", "2", "--land", "merge")
+        result = stage.result_here("run", goals[0], *allowed, *then)
+        assert reached(result) == DONE, result
+        assert stage.git("log", "--format=%s", "work").splitlines() == [*reversed(goals), "first"]
+        assert stage.git("branch", "--show-current") == "work\n"
+        assert (stage.git("status", "--porcelain"), stage.git("show", "HEAD:a.txt")) == ("", "three\n")
+        assert len(stage.model.ledger.served()) == 2 * len(goals), "nothing had to be mended"
+
+
+def test_a_lock_that_a_dead_git_left_costs_no_iteration(tmp_path: Path) -> None:
+    left = "echo b > b.txt; touch -d '1 hour ago' .git/index.lock .git/refs/heads/work.lock"
+    with staged(tmp_path, script(acts(left))) as stage:
+        result = stage.result_here("run", *MAKE_B)
+        assert (*reached(result), result["attempts"], result["error"]) == (*DONE, 1, None), result
+        assert stage.git("show", "work:b.txt") == "b\n"
+        said = [event["message"] for event in stage.events("it") if event["event_type"] == "continuous.warning"]
+        assert sum(line.count("left behind by a git that is not running any more") for line in said) == 2

@@ -20,6 +20,7 @@ from untildone.core.faults import (
     USAGE_LIMIT,
     Fault,
 )
+from untildone.core.figures import GIT_LOCKED
 from untildone.core.limits import (
     LIMITS,
     LONGEST_WINDOW,
@@ -111,6 +112,9 @@ class StopRule:
 
 _COUNTED = frozenset({Reason.MAX_RUNS, Reason.MAX_ITERATIONS})
 """Limits on how often work is done. Looking at what the last time brought is none."""
+_BY_CLOCK = frozenset({Reason.MAX_DURATION, Reason.DEADLINE})
+LOCK_PATIENCE = 300.0
+"""Seconds to wait for a lock of git's before a human is needed."""
 _NAMED = 3
 
 
@@ -181,6 +185,8 @@ def decide(state: LoopState, now: float) -> Decision:
 def _stop_or_look(state: LoopState, now: float) -> Decision | None:
     """The first stop rule that holds; a claim is checked, and a session that was cut off heard, in their turn."""
     for rule in STOP_RULES:
+        if not rule.before_checks and (held := _while_held(state, now)) is not None:
+            return held
         if not rule.before_checks and (owed := _owed(state)) is not None:
             return owed
         if state.handoff_due and state.retry is not None and rule.after_handoff:
@@ -188,6 +194,17 @@ def _stop_or_look(state: LoopState, now: float) -> Decision | None:
         if rule.holds(state, now) and not _looks_first(rule, state, now):
             return Stop(rule.reason, _detail(rule.reason, state))
     return None
+
+
+def _while_held(state: LoopState, now: float) -> Decision | None:
+    """What cannot be committed is neither added to nor checked, until it can be; a lock is no reason to wait for ever."""
+    if (held := state.held) is None:
+        return None
+    gives_up = held.since + LOCK_PATIENCE if held.cause == GIT_LOCKED else None
+    if gives_up is not None and now >= gives_up:
+        return Stop(Reason.SURROUNDINGS, held.said)
+    over = next((limit for limit in LIMITS if limit.reason in _BY_CLOCK and is_reached(limit, state, now)), None)
+    return Stop(over.reason, held.said) if over else Wait(gives_up, held.cause)
 
 
 def _looks_first(rule: StopRule, state: LoopState, now: float) -> bool:

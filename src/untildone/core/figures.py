@@ -18,6 +18,10 @@ IN_LINE = "landing_queue"
 """The cause of a wait for other runs that land on the same base first."""
 FORGE = "forge"
 """The cause of a wait for a forge that is busy or away."""
+BRANCH_SWITCHED = "branch_switched"
+"""The cause of a wait for the run's branch, while the folder is on another one."""
+GIT_LOCKED = "git_locked"
+"""The cause of a wait for a lock file of git's."""
 _CAUSES = {
     "usage_limit": "the usage limit",
     "rate_limit": "the rate limit",
@@ -33,6 +37,8 @@ _CAUSES = {
     "ci": "CI and reviews",
     FORGE: "the forge",
     IN_LINE: "its turn to land",
+    BRANCH_SWITCHED: "its branch to be checked out again",
+    GIT_LOCKED: "a lock file of git to go",
 }
 
 

@@ -209,6 +209,19 @@ def _resources(before: LoopState, event: ev.ResourcesSeen, after: LoopState, _: 
     )
 
 
+def _held(before: LoopState, event: ev.LandingHeld, _: LoopState, __: float) -> _Draft | None:
+    if not event.cause or before.held is not None:
+        return None
+    return _Draft(
+        kind="needs_you",
+        title=f"paused: waiting for {cause_text(event.cause)}",
+        text=_safe(event.said),
+        advice=f"Then it goes on by itself; `untildone stop {before.run_id}` stops it.",
+        topic=event.cause,
+        facts={"cause": event.cause},
+    )
+
+
 def _tampered(before: LoopState, event: ev.StoreTampered, _: LoopState, __: float) -> _Draft | None:
     """Told once a run: an agent that does it again and again must not be able to flood a human's phone."""
     if before.tampered:
@@ -283,6 +296,7 @@ _WRITERS: Mapping[type[ev.Event], _Writer] = {
     ev.ContinuousWaiting: _waiting,
     ev.BudgetWarning: _budget,
     ev.ResourcesSeen: _resources,
+    ev.LandingHeld: _held,
     ev.StoreTampered: _tampered,
     ev.IterationCompleted: _asked,
 }

@@ -9,7 +9,7 @@ from untildone.core import events as ev
 # What the user or a human wrote is not among them: a run must find its own commands and words again.
 _TOLD_BY_OTHERS = (
     ev.BaselineTaken, ev.HookFailed, ev.IterationCompleted, ev.IterationFailed, ev.IterationValidation,
-    ev.LandingCommitted, ev.LandingFailed, ev.LandingGaveUp, ev.LandingRejected, ev.LandingReverted,
+    ev.LandingCommitted, ev.LandingFailed, ev.LandingGaveUp, ev.LandingHeld, ev.LandingRejected, ev.LandingReverted,
 )  # fmt: skip
 
 

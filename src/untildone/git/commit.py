@@ -9,9 +9,8 @@ from pathlib import Path
 
 from untildone.core.dataclass import dataclass
 from untildone.core.printable import printable
-from untildone.errors import WorkspaceError
+from untildone.errors import GitLocked, WorkspaceError
 from untildone.git.leaks import refusal, staged_secrets
-from untildone.git.locks import wait_for_locks
 from untildone.git.repository import NO_HOOKS, PRIVATE_IDENTITY, Repository
 from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line
 
@@ -39,6 +38,8 @@ class Committed:
     """All that was to be committed is in it."""
     nothing: bool = False
     """There was nothing to commit after all: the files differ in ways that git does not record."""
+    locked: str = ""
+    """The lock file that kept git from committing, and what to do about it."""
 
 
 def clean_message(message: str, *, otherwise: str) -> str:
@@ -98,14 +99,14 @@ async def commit_all(
     """
     try:
         with disk_trouble("cannot keep a copy of the index"):
-            cleared = await wait_for_locks(repository)
             with _index_kept(repository.index):
                 missed = await add_all(repository, leave_out=leave_out)
                 await _refuse_secrets(repository, let_pass)
                 done = await _commit_index(repository, message, identity)
     except WorkspaceError as refused:
-        return Committed(warning=f"not committed, the work is kept as it is: {refused}", complete=False)
-    warning = "; ".join(filter(None, (cleared, f"not everything could be committed: {missed}" if missed else "")))
+        locked = str(refused) if isinstance(refused, GitLocked) else ""
+        return Committed(warning=f"not committed, the work is kept as it is: {refused}", complete=False, locked=locked)
+    warning = f"not everything could be committed: {missed}" if missed else ""
     if done.code:
         return Committed(warning=warning, complete=False, nothing=not missed)
     summary = _SUMMARY.match(done.out)

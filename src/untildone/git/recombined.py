@@ -1,13 +1,11 @@
 """A commit put together from two: the code of one, and the files that judge it as they are in the other."""
 
 import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from untildone.core.base_judges import BaseJudges
-from untildone.git.repository import NO_HOOKS, Repository
-from untildone.git.run import disk_trouble
+from untildone.git.index_file import with_entries
+from untildone.git.repository import Repository
 from untildone.git.snapshot import commit_tree
 
 _GONE = b"0" * 40
@@ -16,20 +14,15 @@ _FILE = b"100644"
 
 async def recombined(repository: Repository, commit: str, other: str, judges: BaseJudges) -> str:
     """The hash of a commit that belongs to no branch. Neither the tree nor the index of the user is touched."""
-    with disk_trouble("cannot put a commit together"), tempfile.TemporaryDirectory(prefix="untildone-") as folder:
-        env = {"GIT_INDEX_FILE": str(Path(folder) / "index"), "GIT_LITERAL_PATHSPECS": "1"}
-        await repository.git(*NO_HOOKS, "read-tree", commit, env=env)
-        entries = [b"0 %b\t%b\0" % (_GONE, os.fsencode(path)) for path in (*judges.removed, *judges.restored)]
-        entries += [entry + b"\0" for entry in await _entries(repository, other, judges.restored)]
-        now = await _entries(repository, commit, tuple(judges.rewritten))
-        modes = {entry.partition(b"\t")[2]: entry.partition(b" ")[0] for entry in now}
-        for path, text in judges.rewritten.items():
-            blob = await repository.git("hash-object", "-w", "--stdin", stdin=text.encode("utf-8", "replace"))
-            name = os.fsencode(path)
-            entries.append(b"%b %b\t%b\0" % (modes.get(name, _FILE), blob.text.encode(), name))
-        args = ("update-index", "--add", "--replace", "-z", "--index-info")
-        await repository.git(*NO_HOOKS, *args, env=env, stdin=b"".join(entries))
-        tree = (await repository.git(*NO_HOOKS, "write-tree", env=env)).text
+    entries = [b"0 %b\t%b" % (_GONE, os.fsencode(path)) for path in (*judges.removed, *judges.restored)]
+    entries += await _entries(repository, other, judges.restored)
+    now = await _entries(repository, commit, tuple(judges.rewritten))
+    modes = {entry.partition(b"\t")[2]: entry.partition(b" ")[0] for entry in now}
+    for path, text in judges.rewritten.items():
+        blob = await repository.git("hash-object", "-w", "--stdin", stdin=text.encode("utf-8", "replace"))
+        name = os.fsencode(path)
+        entries.append(b"%b %b\t%b" % (modes.get(name, _FILE), blob.text.encode(), name))
+    tree = await with_entries(repository, commit, entries)
     said = f"{commit[:10]} with the files that judge it as they are in {other[:10]}"
     return await commit_tree(repository, tree, parents=[commit], message=said)
 
