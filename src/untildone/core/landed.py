@@ -61,8 +61,13 @@ def _branch_after(state: LoopState, event: ev.LandingCommitted) -> str | None:
 
 
 def commit_failed(state: LoopState, event: ev.LandingFailed, _: float) -> LoopState:
-    """The work of an iteration could not be committed. What is only held up is committed as soon as that is possible."""
-    return replace(state, commit_trouble=event.reason, unsettled=state.unsettled if state.held else None)
+    """The work of an iteration could not be committed."""
+    return replace(state, commit_trouble=event.reason, unsettled=_still_owed(state))
+
+
+def _still_owed(state: LoopState) -> Unsettled | None:
+    """What is only held up is committed as soon as that is possible."""
+    return state.unsettled if state.held else None
 
 
 def held(state: LoopState, event: ev.LandingHeld, at: float) -> LoopState:
@@ -150,7 +155,7 @@ def rewound(state: LoopState, event: ev.Rewound, _: float) -> LoopState:
 def snapshot(state: LoopState, event: ev.LandingSnapshot, at: float) -> LoopState:
     """The tree is safe under a private ref. Without a reason nothing is half done."""
     if not event.reason:
-        return replace(state, unsettled=None, progress=_placed(state, event, at))
+        return replace(state, unsettled=_still_owed(state), progress=_placed(state, event, at))
     half = HalfDone(iteration_num=event.iteration_num, reason=event.reason, ref=event.ref, files=event.files)
     return replace(state, half_done=half, unsettled=None)
 

@@ -14,6 +14,7 @@ from untildone.ports import Settled, TreeState
 
 Spans = tuple[tuple[float, float], ...]
 """Times from a moment to a moment."""
+_SLACK = 1.0
 
 async def settle_done(
     journal: Journal,
@@ -35,13 +36,18 @@ async def settle_done(
     if again and settled.message and message.startswith(settled.message.removesuffix("…")):
         settled = replace(settled, by="loop")  # not the agent's own commit: it has the words the loop would have used
     content = await _content(settled, journal.state, parts)
-    if settled.held is not None and not any(began <= settled.switched_at <= ended for began, ended in tools):
+    if settled.held is not None and not _within(tools, settled.switched_at):
         await journal.record(ev.LandingHeld(cause=settled.held.cause, said=settled.held.said))
     if facts := _settled_facts(settled, closed.iteration_num, content, had_trouble=bool(journal.state.commit_trouble)):
         await journal.record(*facts)
     if settled.warning and not settled.left:
         await journal.tell(ev.ContinuousWarning(message=settled.warning))
     await _tell_changes(journal, parts, closed.iteration_num, settled)
+
+
+def _within(spans: Spans, moment: float) -> bool:
+    """Whether it was in one of them; the times of files are a little behind."""
+    return any(began - _SLACK <= moment <= ended + _SLACK for began, ended in spans)
 
 
 def _settled_facts(settled: Settled, number: int, content: str, *, had_trouble: bool) -> list[Event]:
