@@ -79,8 +79,10 @@ async def test_whatever_was_edited_is_fine_where_the_base_agrees(rig: Rig) -> No
     ("by_agent", "by_human", "disputed"),
     [
         pytest.param({}, "true\n", False, id="the human's change is the base's"),
-        pytest.param({"script": "true\n"}, "", True, id="the agent's stays the agent's"),
-        pytest.param({"app": "worse\n"}, "# mine\ntrue\n", False, id="beside work of the agent's"),
+        pytest.param({"script": "true\n"}, "", True, id="the agent's stays the agent's", marks=pytest.mark.soak),
+        pytest.param(
+            {"app": "worse\n"}, "# mine\ntrue\n", False, id="beside work of the agent's", marks=pytest.mark.soak
+        ),
     ],
 )
 async def test_what_a_human_changes_between_a_stop_and_a_resume_is_not_held_against_the_agent(

@@ -87,7 +87,8 @@ async def test_a_lock_stays_while_a_git_runs_there_and_what_is_held_up_says_what
     at_work = await git_in(repo.path / "sub")
     try:
         settled = await workspace.settle(before, iteration_num=1, message="m")
-        said = f"{lock} is in the way (git, process {at_work.pid}); if no git is running there, remove it with `rm {lock}`"
+        user = f"git, process {at_work.pid}"
+        said = f"{lock} is in the way ({user}); if no git is running there, remove it with `rm {lock}`"
         assert settled.warning == f"not committed, the work is kept as it is: {said}"
         assert (settled.commit, settled.left) == (None, ("sub/a",))
         assert settled.held is not None

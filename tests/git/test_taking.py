@@ -190,7 +190,11 @@ async def test_a_folder_with_work_in_the_way_stays_where_it_is_and_one_line_says
     ("doing", "there", "said"),
     [
         (lambda repo: repo.git("switch", "-q", "work"), "work", ""),
-        (lambda repo: repo.write("late") and repo.commit(), "untildone/tidy-up", "it has commits that main does not have"),
+        (
+            lambda repo: repo.write("late") and repo.commit(),
+            "untildone/tidy-up",
+            "it has commits that main does not have",
+        ),
     ],
     ids=["a human has switched", "something came after"],
 )
@@ -203,17 +207,15 @@ async def test_a_landed_run_takes_no_folder_away_from_other_work(repo, open_in, 
 
 
 @pytest.mark.parametrize(
-    ("remote_has_it", "landed", "keep", "is_left"),
-    [(False, True, False, False), (True, True, False, True), (False, False, False, True), (False, True, True, True)],
+    ("there", "is_left"),
+    [("", False), ("on the remote", True), ("not merged", True), ("kept", True)],
     ids=["gone there and merged", "the remote has it still", "not all of it is merged", "--keep-branch"],
 )
-async def test_a_branch_of_a_pull_request_goes_when_it_is_gone_on_the_remote_and_merged(
-    repo, open_in, remote_has_it, landed, keep, is_left
-):
-    workspace = await stopped(repo, open_in, landing=Landing(land="pr", delete_branch=not keep))
-    if landed:
+async def test_a_branch_of_a_pull_request_goes_when_it_is_gone_on_the_remote_and_merged(repo, open_in, there, is_left):
+    workspace = await stopped(repo, open_in, landing=Landing(land="pr", delete_branch=there != "kept"))
+    if there != "not merged":
         squashed(repo)
-    if remote_has_it:
+    if there == "on the remote":
         repo.git("update-ref", "refs/remotes/origin/untildone/tidy-up", "HEAD")
     repo.git("branch", "untildone/another", "main")
     await workspace.leave(landed=True)

@@ -197,7 +197,7 @@ def _stop_or_look(state: LoopState, now: float) -> Decision | None:
 
 
 def _while_held(state: LoopState, now: float) -> Decision | None:
-    """What cannot be committed is neither added to nor checked, until it can be; a lock is no reason to wait for ever."""
+    """What cannot be committed is neither added to nor checked until it can be. A lock is waited for only so long."""
     if (held := state.held) is None:
         return None
     gives_up = held.since + LOCK_PATIENCE if held.cause == GIT_LOCKED else None

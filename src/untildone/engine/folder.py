@@ -53,7 +53,7 @@ async def still_visits(journal: Journal, parts: Parts, due: Decision) -> bool:
     return False
 
 
-async def what_is_left(journal: Journal, parts: Parts) -> list[ev.Event]:
+async def what_is_left(parts: Parts) -> list[ev.Event]:
     """The tree as this driver leaves it, for the next one to tell what people changed meanwhile."""
     try:
         commit = await parts.workspace.left()

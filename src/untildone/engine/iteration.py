@@ -133,10 +133,7 @@ async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) 
     async def tell(event: Event) -> None:
         if isinstance(event, AgentPriceUnknown) and event.model in journal.state.unpriced:
             return  # said before
-        if isinstance(event, AgentToolUse):
-            tools[event.tool_use_id] = (parts.clock.now(), math.inf)
-        elif isinstance(event, AgentToolResult) and event.tool_use_id in tools:
-            tools[event.tool_use_id] = (tools[event.tool_use_id][0], parts.clock.now())
+        note_tool(tools, event, parts.clock.now())
         # Looked at inside the telling: a budget is enforced before the agent's next reply can begin.
         await journal.tell(event)
         await journal.heed_clock()
@@ -158,6 +155,14 @@ async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) 
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
+
+
+def note_tool(spans: dict[str, tuple[float, float]], event: Event, now: float) -> None:
+    """Keep from when to when each tool ran."""
+    if isinstance(event, AgentToolUse):
+        spans[event.tool_use_id] = (now, math.inf)
+    elif isinstance(event, AgentToolResult) and event.tool_use_id in spans:
+        spans[event.tool_use_id] = (spans[event.tool_use_id][0], now)
 
 
 async def _interrupt(agent: Agent, *, discard: bool) -> None:

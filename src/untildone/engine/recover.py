@@ -117,7 +117,7 @@ async def abandon(journal: Journal, parts: Parts, fault: Fault, stop: Stop) -> N
         if not left.review:
             await _try_to_snapshot(journal, parts, left.number, fault.meaning)
     if journal.state.phase == "running":
-        tree = await what_is_left(journal, parts)
+        tree = await what_is_left(parts)
         await journal.record(*tree, *stop_events(journal.state, stop, parts.clock.now()))
     await leave_folder(journal, parts)
     await journal.save()

@@ -16,6 +16,7 @@ Spans = tuple[tuple[float, float], ...]
 """Times from a moment to a moment."""
 _SLACK = 1.0
 
+
 async def settle_done(
     journal: Journal,
     parts: Parts,

@@ -59,17 +59,13 @@ async def settle_on_branch(
     origins = await origins_of(repository)
     if origins.get(current, Origin()).run_id != run_id and (newest := await _newest_of(repository, origins, run_id)):
         return await _go_back(repository, current, newest, wanted or origins[newest].base or current)
-    if spec.branch and (landed := await _landed_on(repository, status.head, current, origins, run_id)):
-        place = await _after_another_run(repository, landed, spec, run_id)
-        if place is not None:
-            return place
+    landed = await _landed_on(repository, status.head, current, origins, run_id) if spec.branch else None
+    if landed is not None and (place := await _after_another_run(repository, landed, spec, run_id)) is not None:
+        return place
     target = wanted or (current if spec.landing.land == "merge" else default)
     if not spec.branch or (current in origins) or current not in {default, target}:
         base = wanted or origins.get(current, Origin()).base or default
         return await _stay(repository, current, base, origins, run_id)
-    if spec.branch_per == "iteration":
-        line = f"every iteration gets a branch of its own (from {current})"
-        return Place(lines=(line,), branch=current, base=wanted or current)
     return await _make_own_branch(repository, current, spec, run_id)
 
 
@@ -149,6 +145,9 @@ async def _stay(
 
 
 async def _make_own_branch(repository: Repository, current: str, spec: RunSpec, run_id: str) -> Place:
+    if spec.branch_per == "iteration":
+        line = f"every iteration gets a branch of its own (from {current})"
+        return Place(lines=(line,), branch=current, base=spec.landing.base or current)
     branch = free_name(spec.branch_prefix + slug(spec.name), await branches(repository))
     base = spec.landing.base or current
     start = (await repository.git("rev-parse", "--verify", "HEAD")).text
@@ -167,8 +166,7 @@ async def _after_another_run(repository: Repository, landed: str, spec: RunSpec,
     there = ("switch", "-q", "--no-overwrite-ignore")
     if spec.branch_per == "iteration":
         done = await repository.git(*there, landed, check=False)
-        line = f"every iteration gets a branch of its own (from {landed})"
-        return None if done.code else Place(lines=(line,), branch=landed, base=spec.landing.base or landed)
+        return None if done.code else await _make_own_branch(repository, landed, spec, run_id)
     branch = free_name(spec.branch_prefix + slug(spec.name), await branches(repository))
     base = spec.landing.base or landed
     start = (await repository.git("rev-parse", "--verify", f"refs/heads/{landed}^{{commit}}")).text
@@ -202,7 +200,7 @@ async def forget_merged(repository: Repository, *, base: str, run_id: str, remot
     asked = ("for-each-ref", "--format=%(refname:strip=2) %(objectname) %(worktreepath)", "refs/heads")
     listed = [line.split(" ", 2) for line in (await repository.git(*asked)).text.split("\n") if line]
     origins = await origins_of(repository)
-    for name, tip, place in ((line + [""])[:3] for line in listed):
+    for name, tip, place in ([*line, ""][:3] for line in listed):
         is_own = origins.get(name, Origin()).run_id == run_id and name != base and not place
         if not is_own or await has_ref(repository, f"refs/remotes/{remote}/{name}"):
             continue

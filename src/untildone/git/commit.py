@@ -98,11 +98,10 @@ async def commit_all(
     Keys and tokens are a reason, unless a human let these files pass.
     """
     try:
-        with disk_trouble("cannot keep a copy of the index"):
-            with _index_kept(repository.index):
-                missed = await add_all(repository, leave_out=leave_out)
-                await _refuse_secrets(repository, let_pass)
-                done = await _commit_index(repository, message, identity)
+        with disk_trouble("cannot keep a copy of the index"), _index_kept(repository.index):
+            missed = await add_all(repository, leave_out=leave_out)
+            await _refuse_secrets(repository, let_pass)
+            done = await _commit_index(repository, message, identity)
     except WorkspaceError as refused:
         locked = str(refused) if isinstance(refused, GitLocked) else ""
         return Committed(warning=f"not committed, the work is kept as it is: {refused}", complete=False, locked=locked)

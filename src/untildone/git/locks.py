@@ -23,7 +23,8 @@ container, may work on the same files."""
 _ASK_EVERY = 0.05
 _PROCESSES = Path("/proc")
 _NAMED = re.compile(
-    r"Unable to create '(?P<lock>[^'\n]+\.lock)': File exists|could not lock config file (?P<settings>[^\n]+): File exists"
+    r"Unable to create '(?P<lock>[^'\n]+\.lock)': File exists|"
+    r"could not lock config file (?P<settings>[^\n]+): File exists"
 )
 _OF_A_TREE = ("index.lock", "HEAD.lock")
 _OF_ALL = ("config.lock", "packed-refs.lock")
@@ -79,13 +80,12 @@ async def outlast(lock: Path, folders: GitFolders) -> str:
     return ""
 
 
-async def wait_for_commit_locks(folders: GitFolders, branch: str | None, told: list[str]) -> None:
-    """Return when a commit on this branch is possible; GitLocked if a lock stays. What was removed is told."""
+async def wait_for_commit_locks(folders: GitFolders, branch: str | None) -> list[str]:
+    """Return when a commit on this branch is possible, with lines about what was removed; GitLocked if a lock stays."""
     names = [folders.git_dir / name for name in _OF_A_TREE]
     names += [folders.common / "refs" / "heads" / f"{branch}.lock"] if branch else []
-    for lock in filter(os.path.lexists, names):
-        if said := await outlast(lock, folders):
-            told.append(said)
+    lines = [await outlast(lock, folders) for lock in filter(os.path.lexists, names)]
+    return [said for said in lines if said]
 
 
 async def clear_abandoned(folders: GitFolders) -> list[str]:

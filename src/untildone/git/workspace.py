@@ -190,9 +190,9 @@ class GitWorkspace(GitFolder):
             strange, now = await self._strange_files(status)
             if strange:
                 await mark_left(self._repository, self._run_id, now)
-        if self._visit is not None and self._taken and not status.paths:
-            if line := await go_back_to(self._repository, status, self._visit):
-                return line
+        went_back = self._visit is not None and self._taken and not status.paths
+        if went_back and self._visit and (line := await go_back_to(self._repository, status, self._visit)):
+            return line
         if self._repository.private or not (self._spec.commit and self._spec.branch):
             return ""
         own = self._home.branch if self._home else self._known.branch
@@ -226,9 +226,10 @@ class GitWorkspace(GitFolder):
         if await still_home(self._repository, status, self._home) is None:
             return _switched(elsewhere_line(status, self._home))
         try:
-            await wait_for_commit_locks(self._repository.folders, tree.branch, self._repository.removed_locks)
+            removed = await wait_for_commit_locks(self._repository.folders, tree.branch)
         except GitLocked as locked:
             return Obstacle(cause=GIT_LOCKED, said=str(locked))
+        self._repository.removed_locks.extend(removed)
         return None
 
     async def observe(self) -> TreeState:
