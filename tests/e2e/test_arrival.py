@@ -219,4 +219,28 @@ def test_a_lock_that_a_dead_git_left_costs_no_iteration(tmp_path: Path) -> None:
         result = stage.result_here("run", *MAKE_B)
         assert (*reached(result), result["attempts"], result["error"]) == (*DONE, 1, None), result
         assert stage.git("show", "work:b.txt") == "b\n"
-        assert stage.here("log", "it").stdout.count("left behind by a git that is not running any more") == 2
+        assert stage.here("log", "it", "-v").stdout.count("left behind by a git that is not running any more") == 2
+
+
+@pytest.mark.soak
+def test_a_conflict_is_resolved_by_a_merge_with_the_default_permissions(tmp_path: Path) -> None:
+    other, flag = tmp_path / "other", tmp_path / "done"
+    human = (
+        f"test -e {flag} || {{ touch {flag}; git worktree add -q {other} work; echo theirs > {other}/b.txt; "
+        f"git -C {other} add b.txt; git -C {other} commit -qm human; git worktree remove {other}; }}"
+    )
+    b = str(tmp_path / "repo/b.txt")
+    makes = (Reply(tools=(ToolCall("Write", {"file_path": b, "content": "ours\n"}),)), Reply(text=finished("Made.")))
+    merges = (
+        Reply(tools=(ToolCall("Bash", {"command": "git merge work"}),)),
+        Reply(tools=(ToolCall("Read", {"file_path": b}),)),
+        Reply(tools=(ToolCall("Write", {"file_path": b, "content": "theirs and ours\n"}),)),
+        Reply(tools=(ToolCall("Bash", {"command": "git add b.txt && git commit --no-edit"}),)),
+        Reply(text=finished("Merged.")),
+    )
+    with staged(tmp_path, script(makes, merges)) as stage:
+        told = ("--check", "test -f b.txt", "--name", "it", "-m", "3", "--land", "merge")
+        result = stage.result_here("run", "make b.txt", *told, "--after-iteration", human)
+        assert (*reached(result), result["attempts"]) == (*DONE, 2), result
+        assert stage.git("show", "work:b.txt") == "theirs and ours\n"
+        assert stage.git("branch", "--show-current") == "work\n"
