@@ -173,7 +173,7 @@ def test_work_arrives_through_a_pull_request(tmp_path: Path, at_once: bool) -> N
         by_pull = ("--land", "pr", "--repo", github.repo, "--forge-url", github.url, "--ci-poll", "1")
         result = stage.result_here("run", *MAKE_B, *(by_pull if at_once else ()))
         assert reached(result) == DONE, result
-        proven = stage.git("rev-parse", "untildone/it").strip()
+        proven = stage.git("rev-parse", f"refs/untildone/{result['run_id']}/1").strip()
         if not at_once:
             assert github.requests == []
             assert reached(stage.result_here("land", "it", *by_pull)) == DONE
@@ -184,6 +184,7 @@ def test_work_arrives_through_a_pull_request(tmp_path: Path, at_once: bool) -> N
         bare = tmp_path / "origin.git"
         assert git_in(bare, "show", "main:b.txt") == "b"
         assert git_in(bare, "for-each-ref", "--format=%(refname:short)", "refs/heads") == "main"
+        assert stage.git("branch", "--format=%(refname:short) %(HEAD)") == "main *\n"
         assert stage.git("rev-parse", "main").strip() == git_in(bare, "rev-parse", "main") == pull.merged
         kinds = [event["event_type"] for event in stage.events("it") if event["event_type"].startswith("landing.")]
         assert kinds[-2:] == ["landing.watched", "landing.merged"]

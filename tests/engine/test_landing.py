@@ -78,7 +78,8 @@ async def test_done_means_arrived(rig: Rig) -> None:
     assert subjects(rig) == [GOAL, "first"]
     assert rig.git("show", "-s", "--format=%P", "work").strip() == start
     assert files_of(rig.repo, "work") == {"a.txt", "b.txt", "c.txt"}
-    assert rig.git("branch", "--show-current").strip() != "work"
+    assert rig.git("branch", "--show-current").strip() == "work"
+    assert rig.git("status", "--porcelain") == ""
     kinds = [type(record.event) for record in rig.records]
     assert kinds.index(ev.LandingBegun) < kinds.index(ev.LandingMerged) < kinds.index(ev.ContinuousCompleted)
 

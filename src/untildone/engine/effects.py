@@ -93,7 +93,7 @@ async def finish(journal: Journal, parts: Parts, stop: Stop) -> None:
     await parts.close_agents()
     if journal.state.spec.branch_per == "iteration":
         await _leave_branch(journal, parts)
-    left = await what_is_left(parts)
+    left = [] if stop.reason in DONE else await what_is_left(parts)
     await journal.record(*left, *stop_events(journal.state, stop, parts.clock.now()))
     await call_hook(journal, parts, "on_stop", {"stop_reason": stop.reason, "detail": stop.detail})
     await leave_folder(journal, parts)
