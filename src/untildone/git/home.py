@@ -75,11 +75,11 @@ async def go_back_to(repository: Repository, now: Status, found: Status) -> str:
     return "" if back.code else f"{repository.top} is back on {found.branch or found.head[:_SHORT]}"
 
 
-async def go_to_base(repository: Repository, now: Status, own: str, base: str) -> str:
+async def go_to_base(repository: Repository, now: Status, base: str) -> str:
     """After the run's work has landed: check out the base, unless a file is in the way. Returns a line to tell."""
-    if now.branch != own or own == base:
-        return ""  # somebody has switched already
-    stays = f"{repository.top} stays on {own}"
+    if now.branch == base:
+        return ""
+    stays = f"{repository.top} stays on {now.branch}"
     if now.head is not None and not await brings_nothing(repository, f"refs/heads/{base}", now.head):
         return f"{stays}: it has commits that {base} does not have"
     switched = await repository.git("switch", "-q", "--no-overwrite-ignore", base, check=False)

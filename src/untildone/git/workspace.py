@@ -11,7 +11,7 @@ from typing import Any
 from untildone.core.figures import BRANCH_SWITCHED, GIT_LOCKED
 from untildone.core.policy import RunSpec
 from untildone.errors import DirtyWorkspace, GitLocked, WorkspaceError
-from untildone.git.branch import Place, forget_merged, settle_on_branch, take_back_unused
+from untildone.git.branch import Origin, Place, forget_merged, origins_of, settle_on_branch, take_back_unused
 from untildone.git.commit import Committed, clean_message, commit_all, find_identity
 from untildone.git.exclude import set_excluded
 from untildone.git.folder import GitFolder, committable
@@ -195,15 +195,21 @@ class GitWorkspace(GitFolder):
             return line
         if self._repository.private or not (self._spec.commit and self._spec.branch):
             return ""
-        own = self._home.branch if self._home else self._known.branch
-        if landed and own is not None and self._base is not None:
+        if landed and self._base is not None:
             in_own_tree = self._spec.repository is not None
-            line = "" if in_own_tree else await go_to_base(self._repository, status, own, self._base)
+            is_own = not in_own_tree and await self._is_own(status.branch)
+            line = await go_to_base(self._repository, status, self._base) if is_own else ""
             await self._forget_landed(self._base)
             return line
         if self._taken and self._spec.branch_per == "run":
             await take_back_unused(self._repository, status, run_id=self._run_id)
         return ""
+
+    async def _is_own(self, branch: str | None) -> bool:
+        """Whether the run worked on this branch."""
+        if branch is not None and branch in {self._known.branch, self._home.branch if self._home else None}:
+            return True
+        return (await origins_of(self._repository)).get(branch or "", Origin()).run_id == self._run_id
 
     async def _forget_landed(self, base: str) -> None:
         """Delete the branches that this run made for pull requests, once all of them is in the base."""
