@@ -213,7 +213,7 @@ async def test_every_iteration_lands(rig: Rig, strategy: str) -> None:
     state, prompts = await run(rig, *steps, last, landing=landing, check="test -f a.txt")
     assert (state.stop_reason, len(prompts)) == ("validation_passed", 2)
     assert [event.base for event in rig.seen(ev.LandingMerged)] == ["work"] * 2
-    assert len(subjects(rig)) == 4
+    assert len(subjects(rig)) == len({*subjects(rig)}) == 4, "each piece has words of its own"
     assert rig.git("show", "work:a.txt") == "3\n"
     assert rig.seen(ev.LandingRejected) == []
 
