@@ -171,8 +171,8 @@ def _stopped(_: LoopState, event: ev.ContinuousSuspended, after: LoopState, __: 
 
 
 def _waiting(_: LoopState, event: ev.ContinuousWaiting, after: LoopState, now: float) -> _Draft | None:
-    """Without a moment it is a pause, which a human asked for, or the disk, which is told by itself."""
-    if event.until is None or event.until - now <= WORTH_TELLING:
+    """Without a moment it is a pause, which a human asked for, or the disk; that and what is held is told by itself."""
+    if event.until is None or event.until - now <= WORTH_TELLING or after.held is not None:
         return None
     left = format_duration(min(event.until - now, LONGEST))
     return _Draft(
