@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from core.run_kit import with_contract
-from engine.rig import Rig, claim, idle, writes
+from engine.rig import FastClock, Rig, claim, idle, writes
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
@@ -17,6 +17,7 @@ from untildone.core.policy import Landing, Policy, Tending
 from untildone.core.trace import AgentToolUse
 from untildone.core.views import result_json, run_view
 from untildone.errors import DirtyWorkspace
+from untildone.git import locks
 
 pytestmark = pytest.mark.anyio
 
@@ -126,6 +127,7 @@ async def test_a_branch_that_a_human_switched_is_waited_for_and_its_work_is_comm
         rig.git("switch", "-q", "main")
         return claim()
 
+    rig.clock = FastClock(20)
     agent = ScriptedAgent([writes(rig.repo / "f1", "1\n"), human_switches])
     spec = rig.spec(checks=("test -f f2",), landing=MERGE)
     running = asyncio.create_task(
@@ -154,18 +156,21 @@ async def test_a_branch_switched_between_two_iterations_buys_none_and_a_stop_say
     assert rig.git("branch", "--show-current") == "main\n"
 
 
-async def test_a_lock_that_stays_stops_the_run_and_what_is_owed_is_committed_when_it_is_gone(rig: Rig) -> None:
-    """A git in the repository holds it: nobody may take it away."""
+async def test_a_lock_that_stays_stops_the_run_and_what_is_owed_is_committed_when_it_is_gone(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A git in the repository holds it, so it is not removed."""
+    monkeypatch.setattr(locks, "PATIENCE", 0.1)
     holder = subprocess.Popen(["git", "cat-file", "--batch"], cwd=rig.repo, stdin=subprocess.PIPE)
     try:
         lock = rig.repo / ".git" / "index.lock"
 
-        def locks(_: Order) -> Outcome:
+        def leaves_it_locked(_: Order) -> Outcome:
             (rig.repo / "f1").write_text("1\n")
             lock.touch()
             return claim()
 
-        agent = ScriptedAgent([locks])
+        agent = ScriptedAgent([leaves_it_locked])
         spec = rig.spec(contract=Contract(checks=commands("test -f f1")))
         running = asyncio.create_task(
             wiring.start_run(spec, Policy(max_runs=1), rig.around(agent), run_id=rig.run_id)
