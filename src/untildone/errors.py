@@ -17,6 +17,7 @@ UntildoneError                  1  base: never raised itself
 │   ├── DirtyWorkspace          2  the user's own uncommitted work is in the way
 │   ├── LandingRefused          2  the work could never arrive where it is to go
 │   ├── WishRefused             2  what was asked of git cannot be done as it was asked
+│   ├── GitLocked               1  a lock file keeps git from writing
 │   └── CommitUnfit             1  a commit cannot be examined because of what is in it
 ├── ForgeError                  1  the forge refused or cannot be reached
 │   └── LoginMissing            2  there is no login for the forge
@@ -118,6 +119,10 @@ class WishRefused(WorkspaceError):
     """A name is taken or no name, there is no git, or the branch it is about is not checked out."""
 
     exit_code = 2
+
+
+class GitLocked(WorkspaceError):
+    """Another git, or one that died, left a lock file, and nothing can be written there."""
 
 
 class CommitUnfit(WorkspaceError):

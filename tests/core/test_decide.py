@@ -415,6 +415,32 @@ def test_what_cannot_be_committed_is_not_done() -> None:
     assert reason_of(after(*claims, trouble, mended)) is Reason.COMPLETION_SIGNAL
 
 
+HELD = {cause: ev.LandingHeld(cause=cause, said=f"{cause}: do this") for cause in ("git_locked", "branch_switched")}
+
+
+@pytest.mark.parametrize("cause", HELD)
+def test_nothing_is_bought_or_checked_while_nothing_can_be_committed(cause: str) -> None:
+    claims = [started(1), completed(1, claim=done_claim())]
+    trouble = [HELD[cause], ev.LandingFailed(iteration_num=1, reason="as above")]
+    state = after(*claims, *trouble, checks=("c",), policy=Policy(max_runs=1, max_duration=10_000.0))
+    now = now_of(state)
+    decision = decide(state, now)
+    assert isinstance(decision, Wait)
+    assert decision.cause == cause
+    assert state.unsettled is not None, "it is committed as soon as that is possible"
+    late = decide(state, now + 400)
+    if cause == "git_locked":
+        assert late == Stop(Reason.SURROUNDINGS, "git_locked: do this")
+    else:
+        assert isinstance(late, Wait)
+    assert decide(state, now + 20_000) == Stop(
+        Reason.SURROUNDINGS if cause == "git_locked" else Reason.MAX_DURATION, HELD[cause].said
+    )
+    assert reason_of(after(*claims, *trouble, ev.StopRequested(by="cli"))) is Reason.STOP_REQUESTED
+    free = after(*claims, *trouble, ev.LandingHeld(), ev.LandingCommitted(iteration_num=1, commit="c"), checks=("c",))
+    assert isinstance(decide(free, now_of(free)), Verify)
+
+
 def test_only_the_first_iteration_goes_on_in_an_earlier_conversation() -> None:
     earlier = Earlier(session="there")
     state = after(earlier=earlier)

@@ -14,6 +14,7 @@ from untildone.core.forge_words import (
     comment_words,
     conflict_words,
     defused,
+    goal_title,
     pull_body,
     pull_title,
     with_proof,
@@ -78,6 +79,21 @@ def test_a_title_is_one_line() -> None:
     assert pull_title("first line\nsecond") == "first line"
     assert len(pull_title("long " * 100)) <= 120
     assert pull_title("") == "Work of a run"
+
+
+@pytest.mark.parametrize(
+    ("goal", "title"),
+    [
+        ("Make the importer stream\n\nIt reads all at once.", "Make the importer stream"),
+        ("# Goal\n\nMake the importer stream", "Make the importer stream"),
+        ("\n## Make the importer stream\nmore", "Make the importer stream"),
+        ("Refactor", "Refactor"),
+        ("# TODO\n", "TODO"),
+        ("", ""),
+    ],
+)
+def test_a_goal_is_named_by_its_own_words(goal: str, title: str) -> None:
+    assert goal_title(goal) == title
 
 
 def test_the_body_says_what_was_proven_and_advertises_nothing() -> None:

@@ -19,7 +19,7 @@ from untildone.core.stopping import Reason
 
 NOTED = (
     ev.ContinuousCompleted, ev.ContinuousSuspended, ev.ContinuousWaiting, ev.BudgetWarning, ev.ResourcesSeen,
-    ev.IterationCompleted, ev.StoreTampered,
+    ev.IterationCompleted, ev.StoreTampered, ev.LandingHeld,
 )  # fmt: skip
 
 
@@ -49,6 +49,7 @@ UNPROVEN = ev.ContinuousCompleted(stop_reason="completion_signal")
 WAITING = ev.ContinuousWaiting(cause="usage_limit", until=START + 7200)
 BUDGET = ev.BudgetWarning(limit_type="max_cost_usd", limit_value=5.0, current_value=4.1)
 TAMPERED = ev.StoreTampered(detail="record 7 was forged", records=(7,))
+HELD = ev.LandingHeld(cause="branch_switched", said="the folder is on branch main now")
 DISK = ev.ResourcesSeen(disk_low=True, disk_free=100 << 20, detail="/w has 100 MiB left")
 
 
@@ -56,6 +57,7 @@ DISK = ev.ResourcesSeen(disk_low=True, disk_free=100 << 20, detail="/w has 100 M
     ("events", "kind", "title", "body"),
     [
         ([DONE], "done", "it: done, every check passed", "untildone brief it"),
+        ([HELD], "needs_you", "it: paused: waiting for its branch to be checked out again", "on branch main now"),
         ([UNPROVEN], "done", "it: done by the agent's word: no checks ran", "Nothing was verified"),
         ([suspended("max_cost_reached")], "stopped", "it: stopped: the money is spent", "--max-cost"),
         ([suspended("circuit_open", "no progress")], "stopped", "it: stopped: the circuit breaker", "no progress"),
@@ -88,6 +90,9 @@ def test_what_is_told(events: list[Event], kind: str, title: str, body: str) -> 
         [ev.ContinuousWaiting(cause="disk_low", until=None)],
         [ev.ResourcesSeen(disk_low=False, disk_free=1 << 40)],
         [DISK, replace(DISK, disk_free=1)],
+        [HELD, HELD],
+        [HELD, ev.LandingHeld()],
+        [HELD, ev.ContinuousWaiting(cause="git_locked", until=START + 300)],
         [TAMPERED, started(1), TAMPERED],
         [ev.SteeringRefused(command="stop")],
         [started(1)],
@@ -98,7 +103,7 @@ def test_what_is_told(events: list[Event], kind: str, title: str, body: str) -> 
     ],
     ids=[
         "a short wait", "a pause that was asked for", "the wait for the disk", "room again", "a worse disk",
-        "more of the same meddling", "a refused command",
+        "held again", "held no more", "the wait for that", "more of the same meddling", "a refused command",
         "a start", "a fault that passes", "an iteration", "the same question", "no question at all",
     ],
 )  # fmt: skip

@@ -21,7 +21,7 @@ from untildone.core.policy import Landing, Review
 from untildone.core.reviewing import ReviewVerdict
 from untildone.core.standing import delivery_json, landing_text, standing, unproven
 from untildone.core.state import LoopState
-from untildone.core.views import run_view, status_json
+from untildone.core.views import result_json, run_view, status_json
 
 PR = Landing(land="pr")
 COMMIT = "c0ffee0012345678"
@@ -155,6 +155,8 @@ def test_what_could_not_be_committed_is_told_with_its_reason() -> None:
     view = run_view(stopped, now_of(stopped))
     assert facts(stopped)["in the way"].startswith("the work is not committed: it would contain what looks like a key")
     assert (view.verdict, "untildone waive it FILE" in view.advice) == ("passed", True)
+    assert (result_json(view)["error"] or "").startswith("the work is not committed: it would contain what looks like")
+    assert any("the work is not committed: it would" in line for line in closing_lines(view))
 
 
 def waived(*events: ev.Event, checks: tuple[str, ...] = ("make",)) -> LoopState:

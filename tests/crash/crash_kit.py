@@ -146,7 +146,7 @@ class CrashStage:
         assert state.spend.unknown_costs == 0
 
     def _check_commits(self, events: list[ev.Event], state: LoopState) -> None:
-        made = self.git("log", "--reverse", "--format=%H %s", "HEAD").splitlines()[1:]
+        made = self.git("log", "--reverse", "--format=%H %s", state.last_commit or "HEAD").splitlines()[1:]
         subjects = [line.split(" ", 1)[1] for line in made]
         assert len(set(subjects)) == len(subjects), f"the same work was committed twice: {subjects}"
         landed = [e.commit for e in events if isinstance(e, ev.LandingCommitted) and e.by == "loop"]

@@ -173,7 +173,7 @@ def test_work_arrives_through_a_pull_request(tmp_path: Path, at_once: bool) -> N
         by_pull = ("--land", "pr", "--repo", github.repo, "--forge-url", github.url, "--ci-poll", "1")
         result = stage.result_here("run", *MAKE_B, *(by_pull if at_once else ()))
         assert reached(result) == DONE, result
-        proven = stage.git("rev-parse", "untildone/it").strip()
+        proven = stage.git("rev-parse", f"refs/untildone/{result['run_id']}/1").strip()
         if not at_once:
             assert github.requests == []
             assert reached(stage.result_here("land", "it", *by_pull)) == DONE
@@ -184,9 +184,64 @@ def test_work_arrives_through_a_pull_request(tmp_path: Path, at_once: bool) -> N
         bare = tmp_path / "origin.git"
         assert git_in(bare, "show", "main:b.txt") == "b"
         assert git_in(bare, "for-each-ref", "--format=%(refname:short)", "refs/heads") == "main"
+        assert stage.git("branch", "--format=%(refname:short) %(HEAD)") == "main *\n"
         assert stage.git("rev-parse", "main").strip() == git_in(bare, "rev-parse", "main") == pull.merged
         kinds = [event["event_type"] for event in stage.events("it") if event["event_type"].startswith("landing.")]
         assert kinds[-2:] == ["landing.watched", "landing.merged"]
         assert not any(TOKEN.encode() in kept for kept in tree_of(tmp_path / "state").values())
         assert not any(TOKEN in str(request.body) for request in stage.model.requests)
         assert len(stage.model.ledger.served()) == 2, "landing asked no agent"
+
+
+def test_goals_that_follow_each_other_land_one_after_the_other(tmp_path: Path) -> None:
+    """Each changes the line that the one before changed: built on what was squashed, the second would conflict."""
+    goals = ("Say one in a.txt", "Say two in a.txt", "Say three in a.txt")
+    files = [tmp_path / "second.md", tmp_path / "third.md"]
+    for file, goal in zip(files, goals[1:], strict=True):
+        file.write_text(f"# Goal\n\n{goal}\n")
+    words = [goal.split()[1] for goal in goals]
+    with staged(tmp_path, script(*(acts(f"echo {word} > a.txt", finished("Done.")) for word in words))) as stage:
+        then = [part for file in files for part in ("--then", str(file))]
+        allowed = ("--check", "true", "--allowed-tools", "Bash", "-m", "2", "--land", "merge")
+        result = stage.result_here("run", goals[0], *allowed, *then)
+        assert reached(result) == DONE, result
+        assert stage.git("log", "--format=%s", "work").splitlines() == [*reversed(goals), "first"]
+        assert stage.git("branch", "--show-current") == "work\n"
+        assert (stage.git("status", "--porcelain"), stage.git("show", "HEAD:a.txt")) == ("", "three\n")
+        assert len(stage.model.ledger.served()) == 2 * len(goals), "nothing had to be mended"
+
+
+@pytest.mark.soak
+def test_a_lock_that_a_dead_git_left_costs_no_iteration(tmp_path: Path) -> None:
+    # Claude Code lets no command name a file of .git.
+    dies = tmp_path / "dies.sh"
+    dies.write_text("echo b > b.txt; touch -d '1 hour ago' .git/index.lock .git/refs/heads/work.lock\n")
+    with staged(tmp_path, script(acts(f"sh {dies}"))) as stage:
+        result = stage.result_here("run", *MAKE_B)
+        assert (*reached(result), result["attempts"], result["error"]) == (*DONE, 1, None), result
+        assert stage.git("show", "work:b.txt") == "b\n"
+        assert stage.here("log", "it", "-v").stdout.count("left behind by a git that is not running any more") == 2
+
+
+@pytest.mark.soak
+def test_a_conflict_is_resolved_by_a_merge_with_the_default_permissions(tmp_path: Path) -> None:
+    other, flag = tmp_path / "other", tmp_path / "done"
+    human = (
+        f"test -e {flag} || {{ touch {flag}; git worktree add -q {other} work; echo theirs > {other}/b.txt; "
+        f"git -C {other} add b.txt; git -C {other} commit -qm human; git worktree remove {other}; }}"
+    )
+    b = str(tmp_path / "repo/b.txt")
+    makes = (Reply(tools=(ToolCall("Write", {"file_path": b, "content": "ours\n"}),)), Reply(text=finished("Made.")))
+    merges = (
+        Reply(tools=(ToolCall("Bash", {"command": "git merge work"}),)),
+        Reply(tools=(ToolCall("Read", {"file_path": b}),)),
+        Reply(tools=(ToolCall("Write", {"file_path": b, "content": "theirs and ours\n"}),)),
+        Reply(tools=(ToolCall("Bash", {"command": "git add b.txt && git commit --no-edit"}),)),
+        Reply(text=finished("Merged.")),
+    )
+    with staged(tmp_path, script(makes, merges)) as stage:
+        told = ("--check", "test -f b.txt", "--name", "it", "-m", "3", "--land", "merge")
+        result = stage.result_here("run", "make b.txt", *told, "--after-iteration", human)
+        assert (*reached(result), result["attempts"]) == (*DONE, 2), result
+        assert stage.git("show", "work:b.txt") == "theirs and ours\n"
+        assert stage.git("branch", "--show-current") == "work\n"

@@ -7,10 +7,12 @@ import pytest
 
 from engine.pull_kit import BRANCH, GREEN, RUNNING, git_in, pull_rig
 from engine.rig import Act, Rig, claim, idle, writes
+from untildone.agents.scripted import Step
 from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract, commands
 from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import Landing, Policy
+from untildone.core.trace import AgentToolUse
 
 pytestmark = pytest.mark.anyio
 
@@ -221,7 +223,9 @@ async def test_a_branch_that_only_the_remote_has_is_somebodys(tmp_path: Path) ->
         rig.human_pushes("half.txt", "half\n", "users")
         rig.git("fetch", "-q", "origin")
         theirs = git_in(rig.bare, "rev-parse", "users")
-        steps = [does(rig, ("switch", "-q", "users"), outcome=idle()), writes(rig.repo / "new.txt", "new\n", claim())]
+        ran = AgentToolUse(iteration_num=1, tool="Bash", tool_use_id="t")
+        switches = Step(outcome=does(rig, ("switch", "-q", "users"), outcome=idle()), events=(ran,))
+        steps = [switches, writes(rig.repo / "new.txt", "new\n", claim())]
         state, _ = await rig.run(steps, Policy(max_runs=2), checks=("true",), landing=rig.landing())
         assert (state.stop_reason, state.verified) == ("max_runs_reached", False)
         assert rig.subjects() == ["first"]

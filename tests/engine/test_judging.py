@@ -75,6 +75,41 @@ async def test_whatever_was_edited_is_fine_where_the_base_agrees(rig: Rig) -> No
     assert state.stop_reason == "validation_passed"
 
 
+@pytest.mark.parametrize(
+    ("by_agent", "by_human", "disputed"),
+    [
+        pytest.param({}, "true\n", False, id="the human's change is the base's"),
+        pytest.param({"script": "true\n"}, "", True, id="the agent's stays the agent's", marks=pytest.mark.soak),
+        pytest.param(
+            {"app": "worse\n"}, "# mine\ntrue\n", False, id="beside work of the agent's", marks=pytest.mark.soak
+        ),
+    ],
+)
+async def test_what_a_human_changes_between_a_stop_and_a_resume_is_not_held_against_the_agent(
+    rig: Rig, by_agent: dict[str, str], by_human: str, disputed: bool
+) -> None:
+    first = ScriptedAgent([does(rig, new="true\n", **by_agent)])
+    spec = rig.spec(contract=Contract(checks=commands(f"{CHECK} && test -f done")))
+    await wiring.start_run(spec, Policy(max_runs=1), rig.around(first), run_id=rig.run_id)
+    (rig.repo / "notes").write_text("mine\n")
+    if by_human:
+        (rig.repo / "tests" / "run.sh").write_text(by_human)
+    rig.git("add", ".")
+    rig.git("commit", "-qm", "by hand")
+    rig.records.clear()
+
+    def ends(_: Order) -> Outcome:
+        (rig.repo / "done").touch()
+        return claim(session_id="w")
+
+    asked = [ev.LimitsChanged(by="cli", changes={"max_runs": 2})]
+    state = await wiring.resume_run(
+        rig.run_id, rig.around(ScriptedAgent([ends]), ScriptedAgent([REFUSE])), asked=asked
+    )  # fmt: skip
+    assert bool(state.disputed) is disputed
+    assert state.verified is not disputed
+
+
 async def test_new_tests_alone_cost_nothing(rig: Rig) -> None:
     await run(rig, [does(rig, app="good\n", new="true\n")])
     (passed,) = rig.seen(ev.IterationValidation)

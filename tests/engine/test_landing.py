@@ -78,7 +78,8 @@ async def test_done_means_arrived(rig: Rig) -> None:
     assert subjects(rig) == [GOAL, "first"]
     assert rig.git("show", "-s", "--format=%P", "work").strip() == start
     assert files_of(rig.repo, "work") == {"a.txt", "b.txt", "c.txt"}
-    assert rig.git("branch", "--show-current").strip() != "work"
+    assert rig.git("branch", "--show-current").strip() == "work"
+    assert rig.git("status", "--porcelain") == ""
     kinds = [type(record.event) for record in rig.records]
     assert kinds.index(ev.LandingBegun) < kinds.index(ev.LandingMerged) < kinds.index(ev.ContinuousCompleted)
 
@@ -212,7 +213,7 @@ async def test_every_iteration_lands(rig: Rig, strategy: str) -> None:
     state, prompts = await run(rig, *steps, last, landing=landing, check="test -f a.txt")
     assert (state.stop_reason, len(prompts)) == ("validation_passed", 2)
     assert [event.base for event in rig.seen(ev.LandingMerged)] == ["work"] * 2
-    assert len(subjects(rig)) == 4
+    assert len(subjects(rig)) == len({*subjects(rig)}) == 4, "each piece has words of its own"
     assert rig.git("show", "work:a.txt") == "3\n"
     assert rig.seen(ev.LandingRejected) == []
 

@@ -42,13 +42,15 @@ async def test_a_very_long_name_gives_a_branch_of_its_own(repo, open_in, letter)
 async def test_a_second_goal_on_the_branch_of_another_run_is_told(repo, open_in, told):
     repo.git("switch", "-q", "main")
     await (await open_in(repo)).prepare()
+    repo.write("of-the-first")
+    repo.commit()
     [where, note] = await told(await open_in(repo, run_id="r2", name="other"))
     assert where == "commits go to branch untildone/tidy-up"
     assert note == (
         "untildone/tidy-up is the branch of another run (r1): this run's commits go on top of that run's; "
         "for a branch of its own, switch to the default branch before you start it"
     )
-    assert await told(await open_in(repo)) == ["commits go to branch untildone/tidy-up"]
+    assert (await told(await open_in(repo)))[0] == "commits go to branch untildone/tidy-up"
 
 
 async def test_a_resumed_run_stays_on_its_branch_and_comes_back_to_it(repo, open_in, told):

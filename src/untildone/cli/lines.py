@@ -39,6 +39,7 @@ _TONES: dict[type[ev.Event], Tone] = {
     ev.GoalChanged: "warn",
     ev.QuestionAsked: "warn",
     ev.LandingFailed: "bad",
+    ev.LandingHeld: "warn",
     ev.ContinuousSuspended: "warn",
     ev.IterationStarted: "head",
     ev.IterationFailed: "bad",

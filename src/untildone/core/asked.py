@@ -66,7 +66,7 @@ def refused(state: LoopState, _: ev.OrderRefused, __: float) -> LoopState:
 def moved(state: LoopState, event: ev.RunMoved, _: float) -> LoopState:
     """Another machine drives now. What its predecessor left open may have cost more than anybody here can see."""
     left = None if state.open is None else replace(state.open, out_of_sight=True)
-    arrival = replace(state.arrival, start=event.start or state.arrival.start)
+    arrival = replace(state.arrival, start=event.start or state.arrival.start, judged_from=None, left=None)
     state = replace(state, tenure=max(state.tenure, event.tenure), open=left, arrival=arrival)
     if state.spec.landing.land != "merge":
         return state

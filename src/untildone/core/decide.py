@@ -19,7 +19,7 @@ from untildone.core.faults import (
     USAGE_LIMIT,
     Fault,
 )
-from untildone.core.figures import START_AT
+from untildone.core.figures import GIT_LOCKED, START_AT
 from untildone.core.limits import (
     LIMITS,
     LONGEST_WINDOW,
@@ -112,6 +112,9 @@ class StopRule:
 
 _COUNTED = frozenset({Reason.MAX_RUNS, Reason.MAX_ITERATIONS})
 """Limits on how often work is done. Looking at what the last time brought is none."""
+_BY_CLOCK = frozenset({Reason.MAX_DURATION, Reason.DEADLINE})
+LOCK_PATIENCE = 300.0
+"""Seconds to wait for a lock of git's before a human is needed."""
 _NAMED = 3
 
 
@@ -184,6 +187,8 @@ def _stop_or_look(state: LoopState, now: float) -> Decision | None:
     for rule in STOP_RULES:
         if not rule.before_checks and (later := _begins_later(state, now)) is not None:
             return later
+        if not rule.before_checks and (held := _while_held(state, now)) is not None:
+            return held
         if not rule.before_checks and (owed := _owed(state)) is not None:
             return owed
         if state.handoff_due and state.retry is not None and rule.after_handoff:
@@ -201,6 +206,17 @@ def _begins_later(state: LoopState, now: float) -> Decision | None:
     if deadline is not None and deadline <= begins:
         return Stop(Reason.DEADLINE, "the start would have come after the deadline")
     return Wait(None, "paused") if state.paused else Wait(begins, START_AT)
+
+
+def _while_held(state: LoopState, now: float) -> Decision | None:
+    """What cannot be committed is neither added to nor checked until it can be. A lock is waited for only so long."""
+    if (held := state.held) is None:
+        return None
+    gives_up = held.since + LOCK_PATIENCE if held.cause == GIT_LOCKED else None
+    if gives_up is not None and now >= gives_up:
+        return Stop(Reason.SURROUNDINGS, held.said)
+    over = next((limit for limit in LIMITS if limit.reason in _BY_CLOCK and is_reached(limit, state, now)), None)
+    return Stop(over.reason, held.said) if over else Wait(gives_up, held.cause)
 
 
 def _looks_first(rule: StopRule, state: LoopState, now: float) -> bool:

@@ -22,6 +22,8 @@ from untildone.core.landing_events import LandingBegun as LandingBegun
 from untildone.core.landing_events import LandingCommitted as LandingCommitted
 from untildone.core.landing_events import LandingFailed as LandingFailed
 from untildone.core.landing_events import LandingGaveUp as LandingGaveUp
+from untildone.core.landing_events import LandingHeld as LandingHeld
+from untildone.core.landing_events import LandingLeft as LandingLeft
 from untildone.core.landing_events import LandingMerged as LandingMerged
 from untildone.core.landing_events import LandingPrepared as LandingPrepared
 from untildone.core.landing_events import LandingPullOpened as LandingPullOpened

@@ -20,6 +20,10 @@ START_AT = "start_at"
 """The cause of a wait for the moment a run was asked to begin at."""
 FORGE = "forge"
 """The cause of a wait for a forge that is busy or away."""
+BRANCH_SWITCHED = "branch_switched"
+"""The cause of a wait for the run's branch, while the folder is on another one."""
+GIT_LOCKED = "git_locked"
+"""The cause of a wait for a lock file of git's."""
 _CAUSES = {
     "usage_limit": "the usage limit",
     "rate_limit": "the rate limit",
@@ -36,6 +40,8 @@ _CAUSES = {
     "ci": "CI and reviews",
     FORGE: "the forge",
     IN_LINE: "its turn to land",
+    BRANCH_SWITCHED: "its branch to be checked out again",
+    GIT_LOCKED: "a lock file of git to go",
 }
 
 

@@ -74,7 +74,7 @@ def _resumed(state: LoopState, _: ev.ContinuousResumed, at: float) -> LoopState:
         state, phase="running", driving=True, last_at=at, stop=None, paused=False, stop_reason=None, stop_detail="",
         fatal=None, fatal_detail="", blocked=None, failures_in_a_row=0, denials_in_a_row=0, outage_since=None,
         limited_since=None, backoffs=0, **_rested(state, at), review_rounds=0,
-        arrival=replace(state.arrival, trouble="", fixes=0), resting=False, on_hold=False,
+        arrival=replace(state.arrival, trouble="", fixes=0), resting=False, on_hold=False, held=None,
         # Whoever resumes without a word on the dispute lets the agent try once more.
         dispute_rounds=1 if state.stop_reason == Reason.DISPUTED else state.dispute_rounds,
         dispute_refused=state.dispute_refused and state.stop_reason != Reason.DISPUTED,
@@ -458,6 +458,8 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     ev.LandingGaveUp: landed.gave_up,
     ev.Rewound: landed.rewound,
     ev.LandingFailed: landed.commit_failed,
+    ev.LandingHeld: landed.held,
+    ev.LandingLeft: landed.left,
     ev.LandingSnapshot: landed.snapshot,
     ev.StoreTampered: meddling.tampered,
     ev.SteeringRefused: meddling.refused,

@@ -34,6 +34,13 @@ def defused(text: str) -> str:
     return _POWER.sub(lambda found: f"{found[0]}\u200b", text)
 
 
+def goal_title(goal: str) -> str:
+    """The first line of a goal that says something: a heading of one word is not about this goal alone."""
+    lines = [said for line in goal.splitlines() if (said := line.strip().lstrip("#").strip())]
+    telling = (line for line in lines if len(line.split()) > 1)
+    return next(telling, lines[0] if lines else "")
+
+
 def pull_title(message: str) -> str:
     """The first line of what the merge will say."""
     return one_line(message.strip().partition("\n")[0], TITLE) or "Work of a run"

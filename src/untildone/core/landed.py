@@ -5,7 +5,7 @@ from dataclasses import replace
 from untildone.core import events as ev
 from untildone.core.not_landed import for_people
 from untildone.core.progress import Progress, has_judges, placed
-from untildone.core.state import HalfDone, LoopState, OpenIteration, Unsettled
+from untildone.core.state import HalfDone, Held, LoopState, OpenIteration, Unsettled
 
 
 def prepared(state: LoopState, event: ev.LandingPrepared, _: float) -> LoopState:
@@ -20,6 +20,8 @@ def prepared(state: LoopState, event: ev.LandingPrepared, _: float) -> LoopState
         branch=event.branch,
         base=state.spec.landing.base or known.base or event.base,
         start=known.start or event.start,
+        judged_from=event.judged_from or known.judged_from,
+        left=None,
         remote=known.remote or event.remote,
         history=event.history,
         in_line="",
@@ -59,8 +61,29 @@ def _branch_after(state: LoopState, event: ev.LandingCommitted) -> str | None:
 
 
 def commit_failed(state: LoopState, event: ev.LandingFailed, _: float) -> LoopState:
-    """The work of an iteration could not be committed: the next driver, if not the next iteration, tries again."""
-    return replace(state, commit_trouble=event.reason)
+    """The work of an iteration could not be committed: it is tried again as soon as that is possible."""
+    return replace(
+        state, commit_trouble=event.reason, unsettled=_still_owed(replace(state, commit_trouble=event.reason))
+    )
+
+
+def _still_owed(state: LoopState) -> Unsettled | None:
+    """The work that is not committed yet."""
+    return state.unsettled if state.held or state.commit_trouble else None
+
+
+def held(state: LoopState, event: ev.LandingHeld, at: float) -> LoopState:
+    """Nothing can be committed, or it can again."""
+    if not event.cause:
+        return replace(state, held=None)
+    same = state.held is not None and state.held.cause == event.cause
+    since = state.held.since if state.held is not None and same else at
+    return replace(state, held=Held(cause=event.cause, said=event.said, since=since))
+
+
+def left(state: LoopState, event: ev.LandingLeft, _: float) -> LoopState:
+    """A driver goes."""
+    return replace(state, arrival=replace(state.arrival, left=event.commit))
 
 
 def begun(state: LoopState, event: ev.LandingBegun, at: float) -> LoopState:
@@ -127,15 +150,14 @@ def rewound(state: LoopState, event: ev.Rewound, _: float) -> LoopState:
         feedback="", checks_said="", refused_streak=(0, "none"), findings=(), red=(), half_done=None, unsettled=None,
         disputed=(), dispute_rounds=0, dispute_refused=False, dispute_under_review=False,
         retry=None, last_session=None, blocked=None, commit_trouble="",
-        arrival=replace(state.arrival, commit=None, because=""),
+        arrival=replace(state.arrival, commit=None, because="", left=event.commit if state.arrival.left else None),
     )  # fmt: skip
 
 
 def snapshot(state: LoopState, event: ev.LandingSnapshot, at: float) -> LoopState:
     """The tree is safe under a private ref. Without a reason nothing is half done."""
     if not event.reason:
-        still = state.unsettled if state.commit_trouble else None
-        return replace(state, unsettled=still, progress=_placed(state, event, at))
+        return replace(state, unsettled=_still_owed(state), progress=_placed(state, event, at))
     half = HalfDone(iteration_num=event.iteration_num, reason=event.reason, ref=event.ref, files=event.files)
     return replace(state, half_done=half, unsettled=None)
 

@@ -18,9 +18,11 @@ class LandingPrepared(Event):
     base: str | None
     """The branch to land on."""
     start: str | None
-    """The commit the run began with, the user's uncommitted work included: what guards and blame compare with."""
+    """The commit the run began with, the user's uncommitted work included."""
     history: str = ""
     """The git folder with the history of a folder without git."""
+    judged_from: str | None = None
+    """What guards compare with from now on: `start`, with what people changed while no driver was there."""
     remote: str | None = None
     """Where the remote led at that moment, without logins; empty: there was none. None: it plays no part."""
 
@@ -48,6 +50,25 @@ class LandingFailed(Event):
     iteration_num: int
     reason: str
     files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingHeld(Event):
+    """Nothing can be committed in the folder, so that no iteration is begun. Without a cause: it can again."""
+
+    TYPE: ClassVar[str] = "landing.held"
+    cause: str = ""
+    """`branch_switched` or `git_locked`."""
+    said: str = ""
+    """What is in the way, and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandingLeft(Event):
+    """The tree as the run leaves it: what is different when a later driver comes is other people's work."""
+
+    TYPE: ClassVar[str] = "landing.left"
+    commit: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

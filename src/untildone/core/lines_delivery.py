@@ -117,6 +117,10 @@ def _prepared(event: ev.LandingPrepared, _: float) -> str | None:
     return one_line(f"works on {event.branch}, meant for {event.base}", _DETAIL)
 
 
+def _held(event: ev.LandingHeld, _: float) -> str:
+    return one_line(event.said, _DETAIL) if event.cause else "work can be committed again"
+
+
 def _snapshot(event: ev.LandingSnapshot, _: float) -> str | None:
     if not event.reason:
         return None  # every iteration leaves one
@@ -200,6 +204,8 @@ DELIVERY_LINERS: Mapping[type[ev.Event], Liner] = {
     ev.DisputeAccepted: _accepted,
     ev.WaiverGiven: _waived,
     ev.LandingPrepared: _prepared,
+    ev.LandingHeld: _held,
+    ev.LandingLeft: lambda *_: None,
     ev.LandingSnapshot: _snapshot,
     ev.LandingBegun: _begun,
     ev.LandingPushed: _pushed,

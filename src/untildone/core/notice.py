@@ -171,8 +171,8 @@ def _stopped(_: LoopState, event: ev.ContinuousSuspended, after: LoopState, __: 
 
 
 def _waiting(_: LoopState, event: ev.ContinuousWaiting, after: LoopState, now: float) -> _Draft | None:
-    """Without a moment it is a pause, which a human asked for, or the disk, which is told by itself."""
-    if event.until is None or event.until - now <= WORTH_TELLING:
+    """Without a moment it is a pause, which a human asked for, or the disk; that and what is held is told by itself."""
+    if event.until is None or event.until - now <= WORTH_TELLING or after.held is not None:
         return None
     left = format_duration(min(event.until - now, LONGEST))
     return _Draft(
@@ -206,6 +206,19 @@ def _resources(before: LoopState, event: ev.ResourcesSeen, after: LoopState, _: 
         advice="Make room, and it goes on by itself.",
         topic="disk",
         facts={"disk_free": event.disk_free, "disk_reserve": after.policy.disk_reserve},
+    )
+
+
+def _held(before: LoopState, event: ev.LandingHeld, _: LoopState, __: float) -> _Draft | None:
+    if not event.cause or before.held is not None:
+        return None
+    return _Draft(
+        kind="needs_you",
+        title=f"paused: waiting for {cause_text(event.cause)}",
+        text=_safe(event.said),
+        advice=f"Then it goes on by itself; `untildone stop {before.run_id}` stops it.",
+        topic=event.cause,
+        facts={"cause": event.cause},
     )
 
 
@@ -283,6 +296,7 @@ _WRITERS: Mapping[type[ev.Event], _Writer] = {
     ev.ContinuousWaiting: _waiting,
     ev.BudgetWarning: _budget,
     ev.ResourcesSeen: _resources,
+    ev.LandingHeld: _held,
     ev.StoreTampered: _tampered,
     ev.IterationCompleted: _asked,
 }

@@ -27,8 +27,8 @@ def obstacles(state: LoopState) -> list[str]:
         said.append(guard_text(found))
     if state.disputed:
         said.append(dispute_text(state.disputed))
-    if state.commit_trouble:
-        said.append(f"the work is not committed: {one_line(_bare(state.commit_trouble), _SAID)}")
+    if trouble := uncommitted_text(state):
+        said.append(trouble)
     if state.feedback and state.feedback_from != "checks":
         # What was said to the agent about a landing is an order to it: people get it in their own words.
         words = state.arrival.rejected if state.feedback_from == "landing" else first_line(state.feedback)
@@ -36,6 +36,11 @@ def obstacles(state: LoopState) -> list[str]:
     if state.feedback and state.feedback_from == "checks" and not said and not state.red:
         said.append(one_line(first_line(state.feedback), _SAID))
     return said
+
+
+def uncommitted_text(state: LoopState) -> str:
+    """Why the last work is in no commit; empty when it is."""
+    return f"the work is not committed: {one_line(_bare(state.commit_trouble), _SAID)}" if state.commit_trouble else ""
 
 
 def guard_text(findings: Sequence[Finding]) -> str:

@@ -80,6 +80,7 @@ def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
     weaker = f"proof: {view.weaker}" if view.weaker else ""
     lines = (
         unproven,
+        view.uncommitted if view.uncommitted not in unproven else "",
         weaker,
         *_failed_checks(view),
         progress,

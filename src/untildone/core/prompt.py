@@ -22,7 +22,9 @@ _FEW = 20
 _TROUBLE = 4000
 
 
-MENDING_TOOLS = ("Bash(git fetch:*)", "Bash(git merge:*)", "Bash(git add:*)", "Bash(git commit:*)")
+MENDING_TOOLS = (
+    "Bash(git fetch:*)", "Bash(git merge:*)", "Bash(git add:*)", "Bash(git rm:*)", "Bash(git commit:*)",
+)  # fmt: skip
 """Work that conflicts with the base is mended by merging the base, which only git can do."""
 
 _RELAY = (

@@ -13,7 +13,7 @@ HIDDEN = "(hidden)"
 # What the user or a human wrote is not among them: a run must find its own commands and words again.
 _TOLD_BY_OTHERS = (
     ev.BaselineTaken, ev.HookFailed, ev.IterationCompleted, ev.IterationFailed, ev.IterationValidation,
-    ev.LandingCommitted, ev.LandingFailed, ev.LandingGaveUp, ev.LandingRejected, ev.LandingReverted,
+    ev.LandingCommitted, ev.LandingFailed, ev.LandingGaveUp, ev.LandingHeld, ev.LandingRejected, ev.LandingReverted,
 )  # fmt: skip
 
 

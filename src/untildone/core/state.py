@@ -125,6 +125,15 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Why nothing can be committed in the folder for now."""
+
+    cause: str
+    said: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """How far the work has come on its way to the base."""
 
@@ -132,6 +141,10 @@ class Arrival:
     base: str | None = None
     start: str | None = None
     """The commit the run began with."""
+    judged_from: str | None = None
+    """The same with what people changed while no driver was there; None: they changed nothing."""
+    left: str | None = None
+    """The tree as the last driver left it; None: one is there, or it died."""
     history: str = ""
     """The git folder with the history of a folder without git; empty: it has its own."""
     remote: str | None = None
@@ -166,6 +179,11 @@ class Arrival:
     """What is wrong with the forge, while that is waited for."""
     trouble: str = ""
     """Why landing was given up; a new driver tries again."""
+
+    @property
+    def base_of_judges(self) -> str | None:
+        """What tests, settings and scripts of checks are compared with."""
+        return self.judged_from or self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +316,8 @@ class LoopState:
     """The task file had boxes once: from then on only ticked boxes are a claim."""
     commit_trouble: str = ""
     """Why the last work could not be committed; while it lasts, nothing counts as done."""
+    held: Held | None = None
+    """Nothing can be committed now, so that no iteration is begun."""
 
     tasks_completed: int = 0
     files_modified: int = 0

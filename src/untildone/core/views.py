@@ -11,6 +11,7 @@ from untildone.core.durations import format_duration
 from untildone.core.figures import cause_text, clock, dollars, stop_detail
 from untildone.core.limits import LIMITS, Limit
 from untildone.core.meddling import told_of
+from untildone.core.obstacles import uncommitted_text
 from untildone.core.printable import one_line
 from untildone.core.progress import curve, patience
 from untildone.core.spending import Sums, lane_name, lanes, lost_to_retries, paid_by, total
@@ -127,6 +128,8 @@ class RunView:
     """What to do next, when nothing goes on by itself."""
     waiting_until: float | None
     rate_limit_hit: bool
+    uncommitted: str
+    """Why the last work is in no commit, once the run has stopped; empty when it is."""
     error: str | None
 
     @property
@@ -142,6 +145,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
     reason = state.stop_reason if status in {"suspended", "completed"} else None
     code = exit_code(reason) if reason else None
     failed = code is not None and code not in _PLANNED_EXITS
+    uncommitted = one_line(uncommitted_text(state), _GOAL_WIDTH) if reason else ""
     return RunView(
         run_id=state.run_id,
         name=state.spec.name,
@@ -191,7 +195,8 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         advice=advice(reason, state) if reason else driver_gone(state) if status == "interrupted" else "",
         waiting_until=until,
         rate_limit_hit=state.usage_limit_hit,
-        error=one_line(state.stop_detail or meaning(reason or ""), _GOAL_WIDTH) if failed else None,
+        uncommitted=uncommitted,
+        error=(one_line(state.stop_detail or meaning(reason or ""), _GOAL_WIDTH) if failed else uncommitted) or None,
     )
 
 

@@ -12,11 +12,14 @@ from untildone.core.state import LoopState
 from untildone.core.stopping import DONE
 from untildone.core.tasks import all_done
 from untildone.core.tasks import read_tasks as parse_tasks
-from untildone.engine.folder import leave_folder
+from untildone.engine.folder import leave_folder, what_is_left
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.engine.watch import news, unless
 from untildone.errors import WorkspaceError
+
+LOOK_EVERY = 2.0
+"""Seconds between two looks at what holds up commits."""
 
 
 def tasks_event(state: LoopState, parts: Parts) -> ev.TasksRead | None:
@@ -78,7 +81,10 @@ async def rest(journal: Journal, parts: Parts, wait: Wait) -> None:
     if journal.resting != wait:
         journal.resting = wait
         await journal.record(ev.ContinuousWaiting(cause=wait.cause, until=wait.until))
-    await news(journal, parts.clock, None if wait.until is None else wait.until - parts.clock.now())
+    within = None if wait.until is None else wait.until - parts.clock.now()
+    if journal.state.held is not None:
+        within = min(LOOK_EVERY, within or LOOK_EVERY)
+    await news(journal, parts.clock, within)
 
 
 async def finish(journal: Journal, parts: Parts, stop: Stop) -> None:
@@ -86,7 +92,8 @@ async def finish(journal: Journal, parts: Parts, stop: Stop) -> None:
     await parts.close_agents()
     if journal.state.spec.branch_per == "iteration":
         await _leave_branch(journal, parts)
-    await journal.record(*stop_events(journal.state, stop, parts.clock.now()))
+    left = [] if stop.reason in DONE else await what_is_left(parts)
+    await journal.record(*left, *stop_events(journal.state, stop, parts.clock.now()))
     await call_hook(journal, parts, "on_stop", {"stop_reason": stop.reason, "detail": stop.detail})
     await leave_folder(journal, parts)
     await journal.save()

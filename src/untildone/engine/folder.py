@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from untildone.core import events as ev
 from untildone.core.decide import Decision, Land, Stop, Wait, decide
+from untildone.core.delivery import has_arrived
 from untildone.core.fold import fold
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
@@ -20,6 +21,8 @@ def resumption(state: LoopState, opening: Sequence[ev.Event], now: float) -> Res
         branch=arrival.branch,
         base=arrival.base,
         broken_off=state.phase == "running",
+        left=arrival.left,
+        judged_from=arrival.base_of_judges,
         visits=_only_lands(state, opening, now),
     )
 
@@ -50,10 +53,21 @@ async def still_visits(journal: Journal, parts: Parts, due: Decision) -> bool:
     return False
 
 
+async def what_is_left(parts: Parts) -> list[ev.Event]:
+    """The tree as this driver leaves it, for the next one to tell what people changed meanwhile."""
+    try:
+        commit = await parts.workspace.left()
+    except WorkspaceError:
+        return []  # then nothing counts as theirs
+    return [ev.LandingLeft(commit=commit)] if commit is not None else []
+
+
 async def leave_folder(journal: Journal, parts: Parts) -> None:
     """Remember what lies there as the run's. Trouble with that is no reason to spoil a stop."""
+    state = journal.state
+    landed = state.phase == "completed" and state.arrival.landed is not None and has_arrived(state)
     try:
-        line = await parts.workspace.leave()
+        line = await parts.workspace.leave(landed=landed)
     except WorkspaceError as trouble:
         line = f"what is uncommitted could not be remembered as this run's: {trouble}"
     if line:
@@ -64,8 +78,9 @@ async def leave_folder(journal: Journal, parts: Parts) -> None:
 def prepared_event(place: Prepared, remote: str | None = None) -> ev.LandingPrepared:
     """Where a driver works, for the log."""
     return ev.LandingPrepared(
-        branch=place.branch, base=place.base, start=place.start, history=place.history, remote=remote
-    )
+        branch=place.branch, base=place.base, start=place.start, history=place.history, remote=remote,
+        judged_from=place.judged_from,
+    )  # fmt: skip
 
 
 def doubts(state: LoopState, place: Prepared) -> list[str]:

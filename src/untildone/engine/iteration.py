@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Collection
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from untildone.core import events as ev
 from untildone.core.advice import how_to_allow
@@ -16,16 +16,16 @@ from untildone.core.faults import FAULTS, HANG, LOOP_STOPPED, SURROUNDINGS, TURN
 from untildone.core.outcome import Order, Outcome
 from untildone.core.permissions import denials_text
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
-from untildone.core.secrets import redact
 from untildone.core.state import LoopState
-from untildone.core.trace import AgentPriceUnknown, IterationFilesChanged
+from untildone.core.trace import AgentPriceUnknown, AgentToolResult, AgentToolUse
 from untildone.engine.bookkeeping import settle_cut_replies
 from untildone.engine.effects import call_hook, tasks_event
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
+from untildone.engine.settle import Spans, can_begin, settle_done, snapshot_half_done
 from untildone.engine.watch import news, until_hung
 from untildone.errors import WorkspaceError
-from untildone.ports import Agent, Settled, TreeState
+from untildone.ports import Agent, TreeState
 
 Closed = ev.IterationCompleted | ev.IterationFailed
 
@@ -43,6 +43,8 @@ async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
         if journal.state.arrival.number is None:  # what mends a pull request belongs on its branch
             await parts.workspace.begin_iteration(order.number)
     before = await parts.workspace.observe()
+    if not await can_begin(journal, parts, before):
+        return
     prompt = build_prompt(journal.state, order, _read_papers(journal.state, parts), parts.clock.now())
     for warning in prompt.warnings:
         await journal.tell(ev.ContinuousWarning(message=warning))
@@ -121,12 +123,15 @@ class Ended:
     order: Order
     outcome: Outcome
     cut: Fault | None
+    tools: Spans = ()
+    """When the agent's tools ran."""
 
 
 async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) -> Ended:
     """Let the agent work; interrupt it the moment a human, a limit or the clock says so, or when it is dead."""
     cut: Fault | None = None
     interrupting: asyncio.Task[None] | None = None
+    tools: dict[str, tuple[float, float]] = {}
 
     def look() -> None:
         nonlocal cut, interrupting
@@ -139,6 +144,7 @@ async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) 
     async def tell(event: Event) -> None:
         if isinstance(event, AgentPriceUnknown) and event.model in journal.state.unpriced:
             return  # said before
+        note_tool(tools, event, parts.clock.now())
         # Looked at inside the telling: a budget is enforced before the agent's next reply can begin.
         await journal.tell(event)
         await journal.heed_clock()
@@ -154,7 +160,7 @@ async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) 
             await news(journal, parts.clock, _next_look(journal, parts), *others)
             if dead.done():
                 dead.result()  # a bug in the watching must not go unnoticed
-        return Ended(order, working.result(), cut or _enforced(journal, parts))
+        return Ended(order, working.result(), cut or _enforced(journal, parts), tuple(tools.values()))
     finally:
         parts.spawner.end_within(None)
         for task in (dead, interrupting, working):
@@ -175,6 +181,14 @@ def _enforced(journal: Journal, parts: Parts) -> Fault | None:
     if not parts.spawner.has_enforced():
         return None
     return interruption(journal.state, parts.clock.now()) or LOOP_STOPPED
+
+
+def note_tool(spans: dict[str, tuple[float, float]], event: Event, now: float) -> None:
+    """Keep from when to when each tool ran."""
+    if isinstance(event, AgentToolUse):
+        spans[event.tool_use_id] = (now, math.inf)
+    elif isinstance(event, AgentToolResult) and event.tool_use_id in spans:
+        spans[event.tool_use_id] = (spans[event.tool_use_id][0], now)
 
 
 async def _interrupt(agent: Agent, *, discard: bool) -> None:
@@ -211,7 +225,7 @@ async def _close(journal: Journal, parts: Parts, before: TreeState, ended: Ended
             await _tell_claim(journal, closed)
             await _tell_denials(journal, set(closed.evidence.denials) - set(denied_before))
         if change.changed or left_over:
-            await settle_done(journal, parts, before, closed)
+            await settle_done(journal, parts, before, closed, tools=ended.tools)
     elif FAULTS[closed.error_type].remedy not in {Remedy.WAIT, Remedy.BACK_OFF} and after.dirty:
         await snapshot_half_done(journal, parts, closed.iteration_num, FAULTS[closed.error_type].meaning)
 
@@ -236,80 +250,6 @@ def _change(base: str, before: TreeState, after: TreeState) -> Change:
     return Change(changed=changed, files_changed=files if changed else 0, tree=after.fingerprint)
 
 
-async def settle_done(
-    journal: Journal, parts: Parts, before: TreeState, closed: ev.IterationCompleted, *, again: bool = False
-) -> None:
-    """Commit what an iteration changed since `before`, and write it down. `again`: a dead driver may have committed."""
-    message = _commit_message(journal.state, closed)
-    settled = await parts.workspace.settle(
-        before, iteration_num=closed.iteration_num, message=message, waived=journal.state.waived
-    )
-    if again and settled.message and message.startswith(settled.message.removesuffix("…")):
-        settled = replace(settled, by="loop")  # not the agent's own commit: it has the words the loop would have used
-    content = await _content(settled, journal.state, parts)
-    if facts := _settled_facts(settled, closed.iteration_num, content, had_trouble=bool(journal.state.commit_trouble)):
-        await journal.record(*facts)
-    if settled.warning and not settled.left:
-        await journal.tell(ev.ContinuousWarning(message=settled.warning))
-    await _tell_changes(journal, parts, closed.iteration_num, settled)
-
-
-def _settled_facts(settled: Settled, number: int, content: str, *, had_trouble: bool) -> list[Event]:
-    """Where the work is now: in a commit, in a snapshot of its own, or left over."""
-    facts: list[Event] = []
-    if settled.commit is not None:
-        facts.append(
-            ev.LandingCommitted(
-                iteration_num=number,
-                commit=settled.commit,
-                branch=settled.tree.branch,
-                files_changed=settled.files_changed,
-                message=settled.message,
-                by=settled.by,
-                content=content,
-            )
-        )
-    if settled.left or settled.elsewhere or (had_trouble and settled.commit is None):
-        reason = settled.elsewhere or (settled.warning if settled.left else "")
-        facts.append(ev.LandingFailed(iteration_num=number, reason=reason, files=settled.left))
-    if settled.snapshot and settled.snapshot_commit != settled.commit:
-        facts.append(
-            ev.LandingSnapshot(
-                iteration_num=number,
-                ref=settled.snapshot,
-                commit=settled.snapshot_commit,
-                head=settled.tree.head,
-                content=content,
-            )
-        )
-    return facts
-
-
-async def _content(settled: Settled, state: LoopState, parts: Parts) -> str:
-    """A name for what the whole tree holds now; empty if that is not known, which is no trouble."""
-    start, kept = state.arrival.start, settled.snapshot_commit
-    try:
-        return await parts.workspace.content(start, kept) if start and kept else ""
-    except WorkspaceError:
-        return ""
-
-
-async def _tell_changes(journal: Journal, parts: Parts, number: int, settled: Settled) -> None:
-    """What the iteration changed, for eyes: trouble with it is nobody's trouble."""
-    if not (settled.previous and settled.snapshot_commit):
-        return
-    try:
-        seen = await parts.workspace.difference(settled.previous, settled.snapshot_commit)
-    except WorkspaceError as trouble:
-        await journal.tell(ev.ContinuousWarning(message=f"the change cannot be shown: {trouble}"))
-        return
-    await journal.tell(
-        IterationFilesChanged(
-            iteration_num=number, files=seen.files, files_changed=seen.files_changed, **asdict(seen.facts)
-        )
-    )
-
-
 async def _tell_claim(journal: Journal, closed: ev.IterationCompleted) -> None:
     state, policy = journal.state, journal.state.policy
     if says_done(closed.claim, policy):
@@ -326,24 +266,3 @@ async def _tell_denials(journal: Journal, denials: Collection[str]) -> None:
     if denials:
         said = f"the agent was denied: {denials_text(sorted(denials))}. {how_to_allow(journal.state, sorted(denials))}"
         await journal.tell(ev.ContinuousWarning(message=said))
-
-
-def _commit_message(state: LoopState, closed: ev.IterationCompleted) -> str:
-    """The message the agent was asked for, else its own summary; without one, the beginning of its last message."""
-    report = closed.claim.report
-    if state.spec.commit_message == "agent" and report and report.commit_message:
-        return redact(report.commit_message)
-    summary = report.summary if report and report.summary else closed.output_preview.strip().split("\n", 1)[0]
-    return redact(summary) or f"{state.spec.name}: iteration {closed.iteration_num}"
-
-
-async def snapshot_half_done(journal: Journal, parts: Parts, iteration_num: int, reason: str) -> str | None:
-    """Save uncommitted work under a private ref; the tree is left as it is."""
-    saved = await parts.workspace.snapshot(iteration_num=iteration_num, reason=reason)
-    if saved is None:
-        return None
-    ref, commit, files = saved
-    await journal.record(
-        ev.LandingSnapshot(iteration_num=iteration_num, ref=ref, commit=commit, reason=reason, files=files)
-    )
-    return ref

@@ -9,6 +9,7 @@ from untildone.engine.journal import Journal
 from untildone.engine.landing import land
 from untildone.engine.parts import Parts
 from untildone.engine.review import review
+from untildone.engine.settle import look_again
 from untildone.engine.verify import take_baseline, verify
 
 
@@ -34,6 +35,7 @@ async def drive(journal: Journal, parts: Parts, *, visits: bool = False) -> Stop
                     await verify(journal, parts, claim)
                 case Wait() as wait:
                     await rest(journal, parts, wait)
+                    await look_again(journal, parts)
                 case Stop() as stop:
                     await finish(journal, parts, stop)
                     return stop

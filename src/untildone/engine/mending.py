@@ -4,7 +4,7 @@ from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Room
 from untildone.core.feedback import check_feedback
 from untildone.core.figures import count, short_commit
-from untildone.core.forge_words import defused
+from untildone.core.forge_words import defused, goal_title
 from untildone.core.not_landed import for_people
 from untildone.core.printable import one_line
 from untildone.core.proven import doubted
@@ -39,10 +39,17 @@ async def failures_on(commit: str, journal: Journal, parts: Parts, *, room: Room
 
 
 def landing_message(state: LoopState) -> str:
-    """What a squashed commit or a merge says: the goal, and what the agent reported last."""
-    goal = state.spec.goal.strip().partition("\n")[0]
-    summary = defused(state.last_report.summary) if state.last_report else ""
-    return f"{goal}\n\n{summary}\n" if summary and summary != goal else f"{goal}\n"
+    """What a squashed commit or a merge says: the goal in its own words, and what the agent reported last.
+
+    Work of a run that goes on, or of a task file, is named by the report: the goal is the same for each piece of it.
+    """
+    summary = defused(state.last_report.summary).strip() if state.last_report else ""
+    title, is_a_piece = goal_title(state.spec.goal), not state.arrival.because
+    if summary and (is_a_piece or state.spec.task_file):
+        title = summary.partition("\n")[0]
+    elif is_a_piece:
+        title = f"{title} (iteration {state.attempts})"
+    return f"{title}\n\n{summary}\n" if summary and summary != title else f"{title}\n"
 
 
 async def strange_remote(state: LoopState, parts: Parts) -> str:

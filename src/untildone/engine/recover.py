@@ -9,12 +9,12 @@ from untildone.core.state import LoopState, Unsettled
 from untildone.core.trace import AgentSession
 from untildone.engine.bookkeeping import book_last_words, book_unrecorded, settled
 from untildone.engine.effects import stop_events
-from untildone.engine.folder import leave_folder
-from untildone.engine.iteration import settle_done, snapshot_half_done
+from untildone.engine.folder import leave_folder, what_is_left
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
+from untildone.engine.settle import settle_owed, snapshot_half_done
 from untildone.errors import WorkspaceError
-from untildone.ports import LastWords, TreeState
+from untildone.ports import LastWords
 
 
 async def recover(journal: Journal, parts: Parts) -> None:
@@ -78,13 +78,7 @@ async def _settle(journal: Journal, parts: Parts, owed: Unsettled) -> str | None
         if owed.after_stop:
             return None  # whoever stopped it has saved what there was
         return await _try_to_snapshot(journal, parts, owed.iteration_num, FAULTS[owed.fault].meaning)
-    for record in await journal.records_since(owed.closed_after):
-        if isinstance(record.event, ev.IterationCompleted):
-            if owed.after_stop and (await parts.workspace.observe()).fingerprint != record.event.evidence.tree:
-                break  # not only the agent's work is in the tree any more
-            before = TreeState(fingerprint=owed.tree, head=owed.head, branch=owed.branch)
-            await settle_done(journal, parts, before, record.event, again=True)
-            break
+    await settle_owed(journal, parts)
     return None
 
 
@@ -123,6 +117,7 @@ async def abandon(journal: Journal, parts: Parts, fault: Fault, stop: Stop) -> N
         if not left.review:
             await _try_to_snapshot(journal, parts, left.number, fault.meaning)
     if journal.state.phase == "running":
-        await journal.record(*stop_events(journal.state, stop, parts.clock.now()))
+        tree = await what_is_left(parts)
+        await journal.record(*tree, *stop_events(journal.state, stop, parts.clock.now()))
     await leave_folder(journal, parts)
     await journal.save()

@@ -9,18 +9,10 @@ from untildone.core.diffs import Difference
 from untildone.core.review_prompt import Work, build_review, review_rules
 from untildone.core.reviewing import REVIEWER_WROTE, ReviewVerdict
 from untildone.core.state import LoopState
-from untildone.engine.iteration import (
-    Closed,
-    agent_order,
-    closing,
-    intent,
-    look_around,
-    may_begin,
-    run_agent,
-    snapshot_half_done,
-)
+from untildone.engine.iteration import Closed, agent_order, closing, intent, look_around, may_begin, run_agent
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
+from untildone.engine.settle import snapshot_half_done
 from untildone.errors import AgentError, WorkspaceError
 from untildone.ports import TreeState
 

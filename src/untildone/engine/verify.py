@@ -158,15 +158,15 @@ async def examine(state: LoopState, parts: Parts, progress: Progress) -> Seen:
         results.append(await look_at(check, state, tree, parts, patient=is_green))
     lent = await parts.witness.lent_changes()
     findings = lent_findings(lent, contract, state.waived)
-    start = state.arrival.start
+    start, compared = state.arrival.start, state.arrival.base_of_judges
     judged = None
-    if start is not None and commit is not None:
+    if start is not None and compared is not None and commit is not None:
         findings += await parts.workspace.leaks(start, commit, state.waived)
         is_green = all(result.passed for result in results)
-        judged = await compare_judges(state, parts, (start, commit), results if is_green else [], progress)
+        judged = await compare_judges(state, parts, (compared, commit), results if is_green else [], progress)
         findings += judged.findings
         if contract.fail_to_pass and is_green:
-            results.append(await _fail_to_pass(state, parts, (start, commit), judged.changes, progress=progress))
+            results.append(await _fail_to_pass(state, parts, (compared, commit), judged.changes, progress=progress))
     return Seen(
         results=tuple(results),
         findings=tuple(findings),

@@ -8,9 +8,10 @@ from untildone.core.dataclass import dataclass
 from untildone.core.policy import RunSpec
 from untildone.core.printable import one_line
 from untildone.errors import WorkspaceError
+from untildone.git.merging import brings_nothing
 from untildone.git.repository import NO_HOOKS, Repository
 from untildone.git.run import obstacle
-from untildone.git.snapshot import free_name
+from untildone.git.snapshot import free_name, has_ref
 from untildone.git.status import Status
 
 _SHORT = 10
@@ -58,13 +59,13 @@ async def settle_on_branch(
     origins = await origins_of(repository)
     if origins.get(current, Origin()).run_id != run_id and (newest := await _newest_of(repository, origins, run_id)):
         return await _go_back(repository, current, newest, wanted or origins[newest].base or current)
+    landed = await _landed_on(repository, status.head, current, origins, run_id) if spec.branch else None
+    if landed is not None and (place := await _after_another_run(repository, landed, spec, run_id)) is not None:
+        return place
     target = wanted or (current if spec.landing.land == "merge" else default)
     if not spec.branch or (current in origins) or current not in {default, target}:
         base = wanted or origins.get(current, Origin()).base or default
         return await _stay(repository, current, base, origins, run_id)
-    if spec.branch_per == "iteration":
-        line = f"every iteration gets a branch of its own (from {current})"
-        return Place(lines=(line,), branch=current, base=wanted or current)
     return await _make_own_branch(repository, current, spec, run_id)
 
 
@@ -144,13 +145,86 @@ async def _stay(
 
 
 async def _make_own_branch(repository: Repository, current: str, spec: RunSpec, run_id: str) -> Place:
+    if spec.branch_per == "iteration":
+        line = f"every iteration gets a branch of its own (from {current})"
+        return Place(lines=(line,), branch=current, base=spec.landing.base or current)
     branch = free_name(spec.branch_prefix + slug(spec.name), await branches(repository))
     base = spec.landing.base or current
+    start = (await repository.git("rev-parse", "--verify", "HEAD")).text
     # Remembered first: a driver that dies before the switch makes the same branch again, and none forgets its base.
-    await remember_origin(repository, branch, Origin(run_id=run_id, base=base))
+    await remember_origin(repository, branch, Origin(run_id=run_id, base=base, began=f"{current} {start}"))
     # No file changes, so there is nothing a checkout hook could have to do.
     await repository.git(*NO_HOOKS, "switch", "-q", "-c", branch)
     return Place(lines=(f"commits go to the new branch {branch} (from {current})",), branch=branch, base=base)
+
+
+async def _after_another_run(repository: Repository, landed: str, spec: RunSpec, run_id: str) -> Place | None:
+    """Begin at the base that has all of the branch that is checked out; None where files are in the way.
+
+    The base itself may be checked out elsewhere: that of a worktree is.
+    """
+    there = ("switch", "-q", "--no-overwrite-ignore")
+    if spec.branch_per == "iteration":
+        done = await repository.git(*there, landed, check=False)
+        return None if done.code else await _make_own_branch(repository, landed, spec, run_id)
+    branch = free_name(spec.branch_prefix + slug(spec.name), await branches(repository))
+    base = spec.landing.base or landed
+    start = (await repository.git("rev-parse", "--verify", f"refs/heads/{landed}^{{commit}}")).text
+    done = await repository.git(*there, "--no-track", "-c", branch, start, check=False)
+    if done.code:
+        return None
+    await remember_origin(repository, branch, Origin(run_id=run_id, base=base, began=f"{landed} {start}"))
+    return Place(lines=(f"commits go to the new branch {branch} (from {landed})",), branch=branch, base=base)
+
+
+async def take_back_unused(repository: Repository, status: Status, *, run_id: str) -> str | None:
+    """Leave and delete the branch of a run that has made nothing; returns the branch that is current now.
+
+    Uncommitted files may be the run's work: then it stays.
+    """
+    origin = (await origins_of(repository)).get(status.branch or "", Origin())
+    source, _, start = origin.began.rpartition(" ")
+    if status.branch is None or status.paths or origin.run_id != run_id or not source or start != status.head:
+        return status.branch
+    if not await branches(repository, f"refs/heads/{source}"):
+        return status.branch
+    gone = await repository.git("switch", "-q", "--no-overwrite-ignore", source, check=False)
+    if gone.code:
+        return status.branch  # it is checked out elsewhere by now
+    await forget_branch(repository, status.branch, start)
+    return source
+
+
+async def forget_merged(repository: Repository, *, base: str, run_id: str, remote: str) -> None:
+    """Delete the branches of a run whose work is in the base and which its remote does not have any more."""
+    asked = ("for-each-ref", "--format=%(refname:strip=2) %(objectname) %(worktreepath)", "refs/heads")
+    listed = [line.split(" ", 2) for line in (await repository.git(*asked)).text.split("\n") if line]
+    origins = await origins_of(repository)
+    for name, tip, place in ([*line, ""][:3] for line in listed):
+        is_own = origins.get(name, Origin()).run_id == run_id and name != base and not place
+        if not is_own or await has_ref(repository, f"refs/remotes/{remote}/{name}"):
+            continue
+        if await brings_nothing(repository, f"refs/heads/{base}", tip):
+            await forget_branch(repository, name, tip)
+
+
+async def forget_branch(repository: Repository, branch: str, tip: str) -> None:
+    """Delete a branch if it is still there, and what git remembers of it."""
+    done = await repository.git(*NO_HOOKS, "update-ref", "-d", f"refs/heads/{branch}", tip, check=False)
+    if done.code == 0:
+        await repository.git("config", "--remove-section", f"branch.{branch}", check=False)
+
+
+async def _landed_on(
+    repository: Repository, head: str, current: str, origins: Mapping[str, Origin], run_id: str
+) -> str | None:
+    """The base that has all of the branch that is checked out, if that is the branch of another run."""
+    origin = origins.get(current, Origin())
+    if origin.run_id in {"", run_id} or origin.base in {"", current}:
+        return None
+    if not await branches(repository, f"refs/heads/{origin.base}"):
+        return None
+    return origin.base if await brings_nothing(repository, f"refs/heads/{origin.base}", head) else None
 
 
 async def _go_back(repository: Repository, current: str | None, own: str, base: str | None) -> Place:

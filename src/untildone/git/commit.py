@@ -10,9 +10,9 @@ from pathlib import Path
 
 from untildone.core.dataclass import dataclass
 from untildone.core.printable import printable
-from untildone.errors import WorkspaceError
+from untildone.errors import GitLocked, WorkspaceError
 from untildone.git.leaks import refusal, staged_secrets
-from untildone.git.locks import remove_own_locks, wait_for_locks
+from untildone.git.locks import remove_own_locks
 from untildone.git.repository import NO_HOOKS, PRIVATE_IDENTITY, Repository
 from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line
 
@@ -40,6 +40,8 @@ class Committed:
     """All that was to be committed is in it."""
     nothing: bool = False
     """There was nothing to commit after all: the files differ in ways that git does not record."""
+    locked: str = ""
+    """The lock file that kept git from committing, and what to do about it."""
 
 
 def clean_message(message: str, *, otherwise: str) -> str:
@@ -102,23 +104,22 @@ async def commit_all(
     Keys and tokens are a reason, unless a human let these files pass.
     """
 
-    async def stage_and_commit() -> tuple[str, str, GitResult]:
-        with disk_trouble("cannot keep a copy of the index"):
-            cleared = await wait_for_locks(repository)
-            with _index_kept(repository.index):
-                missed = await add_all(repository, leave_out=leave_out)
-                await _refuse_secrets(repository, let_pass)
-                return cleared, missed, await _commit_index(repository, message, identity)
+    async def stage_and_commit() -> tuple[str, GitResult]:
+        with disk_trouble("cannot keep a copy of the index"), _index_kept(repository.index):
+            missed = await add_all(repository, leave_out=leave_out)
+            await _refuse_secrets(repository, let_pass)
+            return missed, await _commit_index(repository, message, identity)
 
     try:
         try:
-            cleared, missed, done = await stage_and_commit()
+            missed, done = await stage_and_commit()
         except _GitKilled:
-            remove_own_locks(repository)
-            cleared, missed, done = await stage_and_commit()
+            remove_own_locks(repository.folders)
+            missed, done = await stage_and_commit()
     except WorkspaceError as refused:
-        return Committed(warning=f"not committed, the work is kept as it is: {refused}", complete=False)
-    warning = "; ".join(filter(None, (cleared, f"not everything could be committed: {missed}" if missed else "")))
+        locked = str(refused) if isinstance(refused, GitLocked) else ""
+        return Committed(warning=f"not committed, the work is kept as it is: {refused}", complete=False, locked=locked)
+    warning = f"not everything could be committed: {missed}" if missed else ""
     if done.code:
         return Committed(warning=warning, complete=False, nothing=not missed)
     summary = _SUMMARY.match(done.out)

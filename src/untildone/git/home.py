@@ -4,8 +4,10 @@ from dataclasses import replace
 
 from untildone.core.dataclass import dataclass
 from untildone.git.branch import Origin, branches, origins_of, remember_origin
+from untildone.git.merging import brings_nothing
 from untildone.git.recorded import contains
 from untildone.git.repository import Repository
+from untildone.git.run import obstacle
 from untildone.git.status import Status
 
 _SHORT = 10
@@ -71,6 +73,17 @@ async def go_back_to(repository: Repository, now: Status, found: Status) -> str:
     where = (found.branch,) if found.branch else ("--detach", found.head)
     back = await repository.git("switch", "-q", *where, check=False)
     return "" if back.code else f"{repository.top} is back on {found.branch or found.head[:_SHORT]}"
+
+
+async def go_to_base(repository: Repository, now: Status, base: str) -> str:
+    """After the run's work has landed: check out the base, unless a file is in the way. Returns a line to tell."""
+    if now.branch == base:
+        return ""
+    stays = f"{repository.top} stays on {now.branch}"
+    if now.head is not None and not await brings_nothing(repository, f"refs/heads/{base}", now.head):
+        return f"{stays}: it has commits that {base} does not have"
+    switched = await repository.git("switch", "-q", "--no-overwrite-ignore", base, check=False)
+    return f"{stays}: git cannot switch to {base}: {obstacle(switched)}" if switched.code else ""
 
 
 async def _tip(repository: Repository, branch: str | None) -> str | None:

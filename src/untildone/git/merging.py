@@ -86,7 +86,7 @@ async def genuine(repository: Repository, landings: Sequence[Landing]) -> list[L
 
 async def undone(repository: Repository, tip: str, landing: Landing, message: str) -> str | Conflict:
     """A commit on `tip` that takes a landing back, and nothing that came after it."""
-    tree = await _three_way(repository, landing.merged, tip, landing.onto)
+    tree = await three_way(repository, landing.merged, tip, landing.onto)
     if isinstance(tree, Conflict):
         return tree
     return await _commit(repository, tree, (tip,), message.encode("utf-8", "replace"))
@@ -107,7 +107,12 @@ async def is_ancestor(repository: Repository, commit: str, of: str) -> bool:
 
 async def brings_nothing(repository: Repository, tip: str, commit: str) -> bool:
     """Whether all that `commit` holds is in `tip` already, squashed or not."""
-    return await _merged_tree(repository, tip, commit) == await tree_of(repository, tip)
+    if await is_ancestor(repository, commit, tip):
+        return True
+    try:
+        return await _merged_tree(repository, tip, commit) == await tree_of(repository, tip)
+    except WorkspaceError:
+        return False  # an old git cannot tell
 
 
 async def _combined(repository: Repository, tip: str, commit: str, landings: Sequence[Landing]) -> str | Conflict:
@@ -117,13 +122,13 @@ async def _combined(repository: Repository, tip: str, commit: str, landings: Seq
     if lost and not await is_ancestor(repository, tip, commit):
         # History says that what was taken back is there already. Compare with what the work was built on instead.
         ancestor = (await repository.git("merge-base", lost[0].onto, lost[0].commit)).text
-        return await _three_way(repository, ancestor, tip, commit)
+        return await three_way(repository, ancestor, tip, commit)
     there = [one.commit for one in mine if not one.reverted]
     ours = await _auxiliary(repository, tip, (tip, *there)) if there else tip
     return await _merged_tree(repository, ours, commit)
 
 
-async def _three_way(repository: Repository, ancestor: str, ours: str, theirs: str) -> str | Conflict:
+async def three_way(repository: Repository, ancestor: str, ours: str, theirs: str) -> str | Conflict:
     """The classic merge with a given ancestor (`merge-tree --merge-base` is younger than the git people have)."""
     sides = [await _auxiliary(repository, side, (ancestor,)) for side in (ours, theirs)]
     return await _merged_tree(repository, *sides)
@@ -152,7 +157,7 @@ async def _replayed(repository: Repository, tip: str, work: Work, landings: Sequ
         if parent == top:
             top = commit  # nothing came in between: the very same commit
             continue
-        tree = await _three_way(repository, parent, top, commit)
+        tree = await three_way(repository, parent, top, commit)
         if isinstance(tree, Conflict):
             return None
         if tree != await tree_of(repository, top):

@@ -1,13 +1,11 @@
 """A commit put together from two: the code of one, and the files that judge it as they are in the other."""
 
 import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from untildone.core.base_judges import BaseJudges
-from untildone.git.repository import NO_HOOKS, Repository
-from untildone.git.run import disk_trouble
+from untildone.git.index_file import with_entries
+from untildone.git.repository import Repository
 from untildone.git.snapshot import commit_tree
 from untildone.git.status import readable
 
@@ -16,24 +14,19 @@ _FILE = b"100644"
 
 async def recombined(repository: Repository, commit: str, other: str, judges: BaseJudges) -> str:
     """The hash of a commit that belongs to no branch. Neither the tree nor the index of the user is touched."""
-    with disk_trouble("cannot put a commit together"), tempfile.TemporaryDirectory(prefix="untildone-") as folder:
-        env = {"GIT_INDEX_FILE": str(Path(folder) / "index"), "GIT_LITERAL_PATHSPECS": "1"}
-        await repository.git(*NO_HOOKS, "read-tree", commit, env=env)
-        raw = await _raw_names(repository, (commit, other), judges.files)
-        restored = [name for path in judges.restored for name in raw[path]]
-        removed = [name for path in judges.removed for name in raw[path]]
-        gone = b"0" * len(commit)
-        entries = [b"0 %b\t%b\0" % (gone, name) for name in (*removed, *restored)]
-        entries += [entry + b"\0" for entry in await _entries(repository, other, restored)]
-        now = await _entries(repository, commit, [name for path in judges.rewritten for name in raw[path]])
-        modes = {entry.partition(b"\t")[2]: entry.partition(b" ")[0] for entry in now}
-        for path, text in judges.rewritten.items():
-            blob = await repository.git("hash-object", "-w", "--stdin", stdin=text.encode("utf-8", "replace"))
-            hashed = blob.text.encode()
-            entries += [b"%b %b\t%b\0" % (modes.get(name, _FILE), hashed, name) for name in raw[path]]
-        args = ("update-index", "--add", "--replace", "-z", "--index-info")
-        await repository.git(*NO_HOOKS, *args, env=env, stdin=b"".join(entries))
-        tree = (await repository.git(*NO_HOOKS, "write-tree", env=env)).text
+    raw = await _raw_names(repository, (commit, other), judges.files)
+    restored = [name for path in judges.restored for name in raw[path]]
+    removed = [name for path in judges.removed for name in raw[path]]
+    gone = b"0" * len(commit)
+    entries = [b"0 %b\t%b" % (gone, name) for name in (*removed, *restored)]
+    entries += await _entries(repository, other, restored)
+    now = await _entries(repository, commit, [name for path in judges.rewritten for name in raw[path]])
+    modes = {entry.partition(b"\t")[2]: entry.partition(b" ")[0] for entry in now}
+    for path, text in judges.rewritten.items():
+        blob = await repository.git("hash-object", "-w", "--stdin", stdin=text.encode("utf-8", "replace"))
+        hashed = blob.text.encode()
+        entries += [b"%b %b\t%b" % (modes.get(name, _FILE), hashed, name) for name in raw[path]]
+    tree = await with_entries(repository, commit, entries)
     said = f"{commit[:10]} with the files that judge it as they are in {other[:10]}"
     return await commit_tree(repository, tree, parents=[commit], message=said)
 

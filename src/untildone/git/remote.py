@@ -8,6 +8,7 @@ from untildone.core.dataclass import dataclass
 from untildone.core.printable import printable
 from untildone.errors import WorkspaceError
 from untildone.git.base import Base, BaseMoved, to_the_end
+from untildone.git.branch import forget_branch
 from untildone.git.merging import brings_nothing, is_ancestor
 from untildone.git.repository import NO_HOOKS, Repository
 from untildone.git.run import COMMIT_TIMEOUT, UNATTENDED, GitResult, first_line
@@ -140,7 +141,7 @@ class Remote:
             return  # somebody, perhaps this very run, works there still
         tip = await own.tip()
         if await brings_nothing(self.repository, base_there, tip):
-            await self.repository.git(*NO_HOOKS, "update-ref", "-d", own.ref, tip)
+            await forget_branch(self.repository, branch, tip)
 
     async def tip(self, branch: str) -> str | None:
         """Where a branch stands there; None when it has none of that name."""

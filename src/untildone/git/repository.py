@@ -3,15 +3,16 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from untildone.core.dataclass import dataclass
 from untildone.errors import FolderRefused, WorkspaceError
 from untildone.git.fence import Fence, fence_around
 from untildone.git.filters import FILTERS, configured_filters, missing_filters, switched_off
+from untildone.git.locks import GitFolders, lock_named, outlast
 from untildone.git.room_entries import common_folder
-from untildone.git.run import READ_TIMEOUT, GitResult, disk_trouble, git, verb
+from untildone.git.run import READ_TIMEOUT, GitResult, disk_trouble, git, refuse_failed, verb
 
 PRIVATE_EMAIL = "untildone@localhost"
 PRIVATE_IDENTITY = ("-c", "user.name=untildone", "-c", f"user.email={PRIVATE_EMAIL}")
@@ -21,6 +22,8 @@ NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 # A hook inherits what git is told. A test suite in one that makes repositories of its own would then work in ours, so
 # here git finds the repository by itself, as it does for the user; that it finds the right one was looked at before.
 _RUN_HOOKS = frozenset({"checkout", "commit", "merge", "push", "switch"})
+_TRIES = 4
+"""Locks come and go while several programs use a repository."""
 _TALK = frozenset({"fetch", "ls-remote", "push"})
 """Helpers of git may take the login from the environment."""
 
@@ -60,6 +63,13 @@ class Repository:
     fence: Fence | None = None
     """Where .git led at the start; None: it is not asked."""
     keeping: Keeping = UNKEPT
+    removed_locks: list[str] = field(default_factory=list, compare=False)
+    """Lines about locks of a dead git that were removed, for the user; whoever tells them takes them out."""
+
+    @property
+    def folders(self) -> GitFolders:
+        """Where its locks lie."""
+        return GitFolders(top=self.top, git_dir=self.git_dir, common=common_folder(self.git_dir))
 
     async def git(
         self,
@@ -71,7 +81,10 @@ class Repository:
         dies_with_us: bool = False,
         most: int = -1,
     ) -> GitResult:
-        """Run git on this tree and no other. WorkspaceError when .git leads to another one by now."""
+        """Run git on this tree and no other. WorkspaceError when .git leads to another one by now.
+
+        What a lock stops is done again as soon as the lock is gone; GitLocked if it stays.
+        """
         if self.fence is not None:
             self.fence.refuse_another(self.top)
         command, kept = verb(args), self.keeping
@@ -79,14 +92,22 @@ class Repository:
         # If the agent deletes .git, git must fail instead of finding the repository of a folder above.
         fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
         options = switched_off(self.missing_filters) if self.missing_filters else ()
-        return await git(
-            (*options, *args), cwd=self.top,
-            git_dir=None if finds_itself else self.git_dir, work_tree=None if finds_itself else self.top,
-            env={**fence, **dict(kept.marks), **(env or {})},
-            withheld=frozenset() if command in _TALK else kept.withheld,
-            stdin=stdin, check=check, timeout=timeout,
-            dies_with_us=dies_with_us, behind=kept.behind if dies_with_us else (), most=most,
-        )  # fmt: skip
+        for _ in range(_TRIES):
+            done = await git(
+                (*options, *args), cwd=self.top,
+                git_dir=None if finds_itself else self.git_dir, work_tree=None if finds_itself else self.top,
+                env={**fence, **dict(kept.marks), **(env or {})},
+                withheld=frozenset() if command in _TALK else kept.withheld,
+                stdin=stdin, timeout=timeout,
+                dies_with_us=dies_with_us, behind=kept.behind if dies_with_us else (), most=most, check=False,
+            )  # fmt: skip
+            if done.code == 0 or (lock := lock_named(done.err, self.folders)) is None:
+                break
+            if said := await outlast(lock, self.folders):
+                self.removed_locks.append(said)
+        if check:
+            refuse_failed(done, args, self.top)
+        return done
 
 
 def other_tree(repository: Repository, top: Path) -> Repository:

@@ -14,7 +14,6 @@ from untildone.errors import WishRefused, WorkspaceError
 from untildone.git.branch import Origin, branches, origins_of
 from untildone.git.commit import add_all
 from untildone.git.iteration_branch import HERE, Place, number_in, place_of
-from untildone.git.locks import wait_for_locks
 from untildone.git.plain_forks import remember_fork
 from untildone.git.recorded import record_seen
 from untildone.git.repository import NO_HOOKS, Repository
@@ -56,7 +55,6 @@ async def rewind(
     """
     status = await refuse_if_unfit(repository, run_id, branch=branch, prefix=prefix)
     place = HERE if prefix is None else await place_of(repository, status, target, prefix=prefix, run_id=run_id)
-    await wait_for_locks(repository)
     async with _index_of_all(repository, status, target) as (index, tree):
         saved = await _save(repository, status, tree, run_id, target)
         try:

@@ -118,9 +118,15 @@ async def git(
         late = f"git {verb(args)} did not end within {timeout:.0f} s in {cwd}"
         code = await _wait(process, timeout, late, _GUARD_GRACE if behind else _END_GRACE)
         result = GitResult(code, _content(out, most), _content(err).decode("utf-8", "replace"))
-    if check and code != 0:
-        raise WorkspaceError(f"git {verb(args)} failed in {cwd}: {_cause(result.err)}")
+    if check:
+        refuse_failed(result, args, cwd)
     return result
+
+
+def refuse_failed(done: GitResult, args: Sequence[str], cwd: Path) -> None:
+    """WorkspaceError in git's own words if it failed."""
+    if done.code != 0:
+        raise WorkspaceError(f"git {verb(args)} failed in {cwd}: {_cause(done.err)}")
 
 
 def first_line(text: str) -> str:

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from itertools import count
 
+from untildone.errors import WorkspaceError
+from untildone.git.index_file import with_entries
+from untildone.git.merging import Conflict, three_way, tree_of
 from untildone.git.repository import Repository
-from untildone.git.snapshot import create_first, refs_of, save_tree, saved_states
+from untildone.git.snapshot import commit_tree, create_first, refs_of, save_tree, saved_states
 
 _OF_THE_RUN = ("start", "left-", "found-")
 
@@ -29,9 +32,43 @@ async def mark_left(repository: Repository, run_id: str, commit: str) -> str:
     return await create_first(repository, (f"{refs_of(run_id)}/left-{number}" for number in count(1)), commit)
 
 
+async def mark_stop(repository: Repository, run_id: str, commit: str) -> str:
+    """Keep the tree of a stop, for the next driver to compare with."""
+    return await create_first(repository, (f"{refs_of(run_id)}/stop-{number}" for number in count(1)), commit)
+
+
 async def mark_found(repository: Repository, run_id: str, commit: str) -> str:
     """Keep the work of a human's that is to go along with the run's."""
     return await create_first(repository, (f"{refs_of(run_id)}/found-{number}" for number in count(1)), commit)
+
+
+async def with_others_work(repository: Repository, run_id: str, base: str, left: str, now: str) -> str | None:
+    """`base` with what people changed between the tree that the run left and the one found now; None: nothing.
+
+    A file that the run changed too is theirs as they left it, if the two changes cannot be told apart.
+    """
+    asked = await repository.git("diff-tree", "-r", "-z", "--raw", "--no-renames", left, now, check=False)
+    if asked.code or not asked.out:
+        return None
+    try:
+        tree = await three_way(repository, left, base, now)
+    except WorkspaceError:
+        tree = Conflict(())  # an old git cannot merge without a working tree
+    if isinstance(tree, Conflict):
+        tree = await with_entries(repository, base, _raw_entries(asked.out))
+    if tree == await tree_of(repository, base):
+        return None
+    said = f"{base[:10]} with what people changed while the run was stopped"
+    commit = await commit_tree(repository, tree, parents=[base], message=said)
+    await create_first(repository, (f"{refs_of(run_id)}/base-{number}" for number in count(1)), commit)
+    return commit
+
+
+def _raw_entries(raw: bytes) -> list[bytes]:
+    """What `diff-tree --raw -z` says of the new side, as `update-index --index-info` reads it."""
+    words = raw.split(b"\0")[:-1]
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return [b"%b %b\t%b" % (facts.split(b" ")[1], facts.split(b" ")[3], path) for facts, path in pairs]
 
 
 def _is_of_the_run(name: str) -> bool:

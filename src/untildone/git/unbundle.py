@@ -16,7 +16,6 @@ from untildone.errors import WishRefused, WorkspaceError
 from untildone.git.branch import Origin, remember_origin
 from untildone.git.bundle import TreeFacts, parcel_ref, prerequisites, unwrapped
 from untildone.git.commit import add_all
-from untildone.git.locks import wait_for_locks
 from untildone.git.newest import FETCH, Known, caught_up
 from untildone.git.recorded import contains
 from untildone.git.repository import NO_HOOKS, Repository, open_repository, project_root
@@ -96,7 +95,6 @@ async def receive_tree(
 async def lay_out(received: Received) -> list[str]:
     """Make tree, branch and saved states as they were on the other machine; returns lines to tell the user."""
     facts, repository = received.facts, received.repository
-    await wait_for_locks(repository)
     for name, commit in facts.refs.items():
         await create_ref(repository, f"{refs_of(facts.run_id)}/{name}", commit)
     if not received.is_there:

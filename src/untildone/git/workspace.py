@@ -4,20 +4,23 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
+from untildone.core.figures import BRANCH_SWITCHED, GIT_LOCKED
 from untildone.core.policy import RunSpec
-from untildone.errors import DirtyWorkspace, WorkspaceError
-from untildone.git.branch import Place, settle_on_branch
+from untildone.errors import DirtyWorkspace, GitLocked, WorkspaceError
+from untildone.git.branch import Origin, Place, forget_merged, origins_of, settle_on_branch, take_back_unused
 from untildone.git.commit import Committed, clean_message, commit_all, find_identity
 from untildone.git.exclude import set_excluded
 from untildone.git.folder import GitFolder, committable
 from untildone.git.history import made_between
-from untildone.git.home import Home, elsewhere_line, find_home, go_back_to, move_in, still_home
+from untildone.git.home import Home, elsewhere_line, find_home, go_back_to, go_to_base, move_in, still_home
 from untildone.git.iteration_branch import begin_branch, take_back_empty
 from untildone.git.landable import refuse_vain_landing
 from untildone.git.lander import GitLander
+from untildone.git.locks import clear_abandoned, wait_for_commit_locks
 from untildone.git.recorded import lost_commit, moved_line, record_seen
 from untildone.git.repository import UNKEPT, Keeping, Repository, open_repository
 from untildone.git.rooms import CommitRooms
@@ -33,9 +36,9 @@ from untildone.git.snapshot import (
     start_ref,
 )  # fmt: skip
 from untildone.git.status import Status, in_one_line, readable
-from untildone.git.taking import mark_found, mark_left, strange_files
+from untildone.git.taking import mark_found, mark_left, mark_stop, strange_files, with_others_work
 from untildone.git.unfit import Unfit, find_unfit
-from untildone.ports import Prepared, Resumption, Settled, TreeState
+from untildone.ports import Obstacle, Prepared, Resumption, Settled, TreeState
 
 SNAPSHOT_FILES = 50
 
@@ -65,6 +68,8 @@ class GitWorkspace(GitFolder):
         """What a visit found, to go back to."""
         self._taken = False
         """The folder is this run's to work in."""
+        self._known = Resumption()
+        """What the log says about the run."""
 
     def rooms(self, folder: Path) -> CommitRooms:
         """Fresh checkouts of this repository, made in `folder`."""
@@ -114,7 +119,7 @@ class GitWorkspace(GitFolder):
 
     async def prepare(self, known: Resumption | None = None) -> Prepared:
         """Check, snapshot, exclude the notes, choose the branch."""
-        known = known or Resumption()
+        known = self._known = replace(self._known, **_said(known or Resumption()))
         status = await self._status()
         await refuse_vain_landing(self._repository, status, self._spec, known.branch or status.branch)
         begun = await has_ref(self._repository, start_ref(self._run_id))
@@ -123,7 +128,8 @@ class GitWorkspace(GitFolder):
             self._base = self._spec.landing.base or known.base
             states = await saved_states(self._repository, self._run_id)
             return self._prepared((), Place(lines=(), branch=known.branch, base=self._base), states)
-        lines = await self._take_up(status, known) if begun else await self._begin(status)
+        lines = await clear_abandoned(self._repository.folders)
+        lines += await self._take_up(status, known) if begun else await self._begin(status)
         if self._notes is not None:
             with disk_trouble(f"cannot write {self._repository.exclude}"):
                 set_excluded(self._repository.exclude, os.fsdecode(self._notes), excluded=not self._spec.commit_notes)
@@ -133,7 +139,8 @@ class GitWorkspace(GitFolder):
         states = await saved_states(self._repository, self._run_id)
         if not self._repository.private:
             lines += await self._look_for_strange_commits(states)
-        return self._prepared(lines, place, states)
+        judged_from = await self._others_work(known) if begun else None
+        return replace(self._prepared([*lines, *self._cleared()], place, states), judged_from=judged_from)
 
     def _prepared(self, lines: Sequence[str], place: Place, states: Sequence[SavedState]) -> Prepared:
         start = next((state.commit for state in states if state.number == 0 and not state.seen), None)
@@ -143,16 +150,75 @@ class GitWorkspace(GitFolder):
             lines=tuple(lines), branch=place.branch, base=place.base, start=start, history=history, newest=newest
         )
 
-    async def leave(self) -> str:
-        """Remember what lies there uncommitted; after a visit go back to the branch that was found."""
+    async def _others_work(self, known: Resumption) -> str | None:
+        """What the work is compared with, if people changed anything since the last driver left in order."""
+        if known.broken_off or known.left is None or known.judged_from is None:
+            return None
+        now = await self._as_it_is(await self._status(), "What was found")
+        if now is None:
+            return None
+        return await with_others_work(self._repository, self._run_id, known.judged_from, known.left, now)
+
+    async def _as_it_is(self, status: Status, message: str) -> str | None:
+        """A commit of the tree: HEAD where everything is committed."""
+        if not committable(status):
+            return status.head
+        left_out = await self._left_out(status)
+        return await save_tree(self._repository, parent=status.head, message=message, leave_out=left_out)
+
+    def _cleared(self) -> list[str]:
+        """Lines about locks that were removed, each told once."""
+        told = self._repository.removed_locks[:]
+        self._repository.removed_locks.clear()
+        return told
+
+    async def left(self) -> str | None:
+        """A commit of the tree as the driver leaves it."""
+        if not self._taken:
+            return self._known.left
+        status = await self._status()
+        commit = await self._as_it_is(status, "What the run left")
+        if commit is not None and commit != status.head:
+            await mark_stop(self._repository, self._run_id, commit)
+        return commit
+
+    async def leave(self, *, landed: bool = False) -> str:
+        """Remember what lies there uncommitted; go to the branch that a visit found, or where the work has landed."""
+        line = await self._leave_branch(landed=landed)
+        return "; ".join(filter(None, (*self._cleared(), line)))
+
+    async def _leave_branch(self, *, landed: bool) -> str:
         status = await self._status()
         if self._taken and committable(status) and not self._repository.private:
             strange, now = await self._strange_files(status)
             if strange:
                 await mark_left(self._repository, self._run_id, now)
-        if self._visit is None or not self._taken or status.paths:
+        went_back = self._visit is not None and self._taken and not status.paths
+        if went_back and self._visit and (line := await go_back_to(self._repository, status, self._visit)):
+            return line
+        if self._repository.private or not (self._spec.commit and self._spec.branch):
             return ""
-        return await go_back_to(self._repository, status, self._visit)
+        if landed and self._base is not None:
+            in_own_tree = self._spec.repository is not None
+            is_own = not in_own_tree and await self._is_own(status.branch)
+            line = await go_to_base(self._repository, status, self._base) if is_own else ""
+            await self._forget_landed(self._base)
+            return line
+        if self._taken and self._spec.branch_per == "run":
+            await take_back_unused(self._repository, status, run_id=self._run_id)
+        return ""
+
+    async def _is_own(self, branch: str | None) -> bool:
+        """Whether the run worked on this branch."""
+        if branch is not None and branch in {self._known.branch, self._home.branch if self._home else None}:
+            return True
+        return (await origins_of(self._repository)).get(branch or "", Origin()).run_id == self._run_id
+
+    async def _forget_landed(self, base: str) -> None:
+        """Delete the branches that this run made for pull requests, once all of them is in the base."""
+        landing = self._spec.landing
+        if landing.land == "pr" and landing.delete_branch:
+            await forget_merged(self._repository, base=base, run_id=self._run_id, remote=landing.remote)
 
     async def elsewhere(self) -> str:
         """Whether what is checked out is the run's work."""
@@ -160,6 +226,20 @@ class GitWorkspace(GitFolder):
             return ""
         status = await self._status()
         return "" if await still_home(self._repository, status, self._home) else elsewhere_line(status, self._home)
+
+    async def held(self, tree: TreeState) -> Obstacle | None:
+        """Another branch, or a lock that stays."""
+        if self._home is None:
+            return None
+        status = Status(head=tree.head, branch=tree.branch, paths=())
+        if await still_home(self._repository, status, self._home) is None:
+            return _switched(elsewhere_line(status, self._home))
+        try:
+            removed = await wait_for_commit_locks(self._repository.folders, tree.branch)
+        except GitLocked as locked:
+            return Obstacle(cause=GIT_LOCKED, said=str(locked))
+        self._repository.removed_locks.extend(removed)
+        return None
 
     async def observe(self) -> TreeState:
         """The tree as it is now, with one git call."""
@@ -187,7 +267,9 @@ class GitWorkspace(GitFolder):
             home = await still_home(self._repository, status, self._home)
             if home is None:
                 left = tuple(map(readable, committable(status)))
-                settled = replace(settled, left=left, elsewhere=elsewhere_line(status, self._home))
+                line = elsewhere_line(status, self._home)
+                settled = replace(settled, left=left, elsewhere=line, held=_switched(line))
+                settled = replace(settled, switched_at=_time_of(self._repository.git_dir / "HEAD"))
                 return await self._keep(settled, status, unfit, iteration_num)
             # An iteration that began on a strange branch and came back has made nothing of what was here before.
             since = before.head if before.branch == self._home.branch else self._home.tip
@@ -204,7 +286,8 @@ class GitWorkspace(GitFolder):
             files_changed=done.files or len(differing),
             commit=done.commit,
             message=text.partition("\n")[0] if done.commit else "",
-            warning="; ".join(filter(None, (moved, lost, done.warning))),
+            warning="; ".join(filter(None, (*self._cleared(), moved, lost, done.warning))),
+            held=Obstacle(cause=GIT_LOCKED, said=done.locked) if done.locked else None,
         )
         if self._spec.commit and not done.nothing:
             settled = replace(settled, left=tuple(path for path in settled.tree.dirty if not path.endswith("/")))
@@ -384,6 +467,22 @@ class GitWorkspace(GitFolder):
         commit = await save_tree(self._repository, parent=head, message=message, leave_out=left_out)
         ref = await create_ref(self._repository, ref, commit)
         return ref, commit, tuple(readable(path) for path in committable(status)[:SNAPSHOT_FILES])
+
+
+def _switched(line: str) -> Obstacle:
+    return Obstacle(cause=BRANCH_SWITCHED, said=f"{line}; or end the run with `untildone stop`")
+
+
+def _time_of(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _said(known: Resumption) -> dict[str, Any]:
+    """What is known for sure; a second look at the folder adds to the first."""
+    return {field.name: value for field in fields(known) if (value := getattr(known, field.name)) is not None}
 
 
 def _files(count: int) -> str:

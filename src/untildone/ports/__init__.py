@@ -13,6 +13,7 @@ from untildone.ports.running import Tell as Tell
 from untildone.ports.running import Usher as Usher
 from untildone.ports.uplink import Parcel as Parcel
 from untildone.ports.uplink import Uplink as Uplink
+from untildone.ports.workspace import Obstacle as Obstacle
 from untildone.ports.workspace import Prepared as Prepared
 from untildone.ports.workspace import Resumption as Resumption
 from untildone.ports.workspace import Settled as Settled

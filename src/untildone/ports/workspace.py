@@ -22,6 +22,15 @@ class TreeState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why nothing can be committed now."""
+
+    cause: str
+    said: str
+    """What is in the way, and what to do about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
     """What was done with an iteration's changes."""
 
@@ -43,6 +52,10 @@ class Settled:
     """The commit that kept the tree before: what this iteration's change is compared with."""
     elsewhere: str = ""
     """Why none of it counts as the run's: the folder is on another branch. Nothing was committed, all is saved."""
+    held: Obstacle | None = None
+    """Why it could not be committed, where it can be as soon as that is over."""
+    switched_at: float = 0.0
+    """When the folder was switched to that branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +74,8 @@ class Prepared:
     """The git folder with the history of a folder without git; empty: it has its own."""
     newest: int = 0
     """The newest iteration whose work git keeps."""
+    judged_from: str | None = None
+    """What the work is compared with from now on, because people changed something since the last driver left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +88,10 @@ class Resumption:
     """The branch they are meant for."""
     broken_off: bool = False
     """Its driver died and could save nothing: what lies there uncommitted counts as the run's."""
+    left: str | None = None
+    """The tree as the last driver left it; None: not known."""
+    judged_from: str | None = None
+    """What the work is compared with so far."""
     visits: bool = False
     """Its work is only to be landed: the folder is not touched before the agent has something to mend."""
 
@@ -88,14 +107,22 @@ class Workspace(Protocol):
         """
         ...
 
-    async def leave(self) -> str:
+    async def left(self) -> str | None:
+        """A commit of the tree as the driver leaves it."""
+        ...
+
+    async def leave(self, *, landed: bool = False) -> str:
         """The driver goes: what lies there uncommitted is remembered as the run's, a visit goes back to the branch it
-        found. Returns a line to tell, or nothing.
+        found, and a run whose work has `landed` to its base. Returns a line to tell, or nothing.
         """
         ...
 
     async def elsewhere(self) -> str:
         """Which branch the folder is on, if what is checked out is not this run's work; "" when it is."""
+        ...
+
+    async def held(self, tree: TreeState) -> Obstacle | None:
+        """Why nothing can be committed to this tree, which was observed just now; None when it can."""
         ...
 
     async def observe(self) -> TreeState: ...
