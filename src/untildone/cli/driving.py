@@ -145,7 +145,7 @@ async def drive_one(
     """
     clock = wiring.system_clock()
     start = await load_state(log, job.run_id)
-    with progress(output, start) as display:
+    with progress(output, shown_at_first(job, start, clock.now())) as display:
         watcher = Watcher(display, job.greeting, taken_up)
         around = wiring.Surroundings(
             log=log,
@@ -159,6 +159,14 @@ async def drive_one(
         with StopSignals(log, job.run_id, lambda: watcher.begun) as signals:
             state = await _drive(job, around)
     return Driven(state=state, told_to_stop=signals.heard > 0)
+
+
+def shown_at_first(job: Job, start: LoopState, now: float) -> LoopState:
+    """Where the run stands before its first record: of a new run, the goal and the limits are known."""
+    if job.begin is None:
+        return start
+    spec, policy = job.begin
+    return LoopState(spec=spec, policy=policy, started_at=now, last_at=now)
 
 
 async def _drive(job: Job, around: wiring.Surroundings) -> LoopState:

@@ -306,6 +306,8 @@ class LoopState:
     """Those that the last iteration seemed to change: what its commit holds is the truth."""
     commits: int = 0
     last_commit: str | None = None
+    last_subject: str = ""
+    """The first line of the last commit's message."""
     quota: tuple[QuotaWindow, ...] = ()
     """The subscription's windows, as last seen."""
     disk_low: bool = False

@@ -5,14 +5,13 @@ from dataclasses import asdict, replace
 
 from untildone.core import events as ev
 from untildone.core.claims import says_done, streak_needed
-from untildone.core.closing import Change, close_iteration, progress_of
+from untildone.core.closing import Change, close_iteration, commit_message, progress_of
 from untildone.core.dataclass import dataclass
 from untildone.core.decide import Iterate, endless, interruption, next_look
 from untildone.core.events import Event
 from untildone.core.faults import FAULTS, HANG, SURROUNDINGS, TURNS_EXHAUSTED, Fault, Remedy
 from untildone.core.outcome import Order, Outcome
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
-from untildone.core.secrets import redact
 from untildone.core.state import LoopState
 from untildone.core.trace import AgentPriceUnknown, IterationFilesChanged
 from untildone.engine.bookkeeping import settle_cut_replies
@@ -211,7 +210,7 @@ async def settle_done(
     journal: Journal, parts: Parts, before: TreeState, closed: ev.IterationCompleted, *, again: bool = False
 ) -> None:
     """Commit what an iteration changed since `before`, and write it down. `again`: a dead driver may have committed."""
-    message = _commit_message(journal.state, closed)
+    message = commit_message(journal.state, closed)
     settled = await parts.workspace.settle(
         before, iteration_num=closed.iteration_num, message=message, waived=journal.state.waived
     )
@@ -290,15 +289,6 @@ async def _tell_claim(journal: Journal, closed: ev.IterationCompleted) -> None:
                 iteration_num=closed.iteration_num, signal_count=state.streak, threshold=needed
             )
         )
-
-
-def _commit_message(state: LoopState, closed: ev.IterationCompleted) -> str:
-    """The message the agent was asked for, else its own summary; without one, the beginning of its last message."""
-    report = closed.claim.report
-    if state.spec.commit_message == "agent" and report and report.commit_message:
-        return redact(report.commit_message)
-    summary = report.summary if report and report.summary else closed.output_preview.strip().split("\n", 1)[0]
-    return redact(summary) or f"{state.spec.name}: iteration {closed.iteration_num}"
 
 
 async def snapshot_half_done(journal: Journal, parts: Parts, iteration_num: int, reason: str) -> str | None:
