@@ -38,7 +38,7 @@ def test_a_verified_night_says_so_first() -> None:
     head = briefing(night()).split("## ", 1)[0]
     assert "**Done and verified:" in head
     assert "fix the parser" in head
-    assert "3 iterations, 3 without a fault, 0 failed" in head
+    assert "3 iterations, 0 failed" in head
     assert "$3.86 + about $0.02 (estimate)" in head
     assert "branch `untildone/it`" in head
 
@@ -129,7 +129,7 @@ def test_an_empty_run() -> None:
     nothing = render(LoopState(), [], START)
     assert "Nothing has happened yet." in nothing
     begun = told(alive=True)
-    assert "Nothing: no iteration ended without a fault." in section(begun, "What was done")
+    assert "Nothing: no iteration succeeded." in section(begun, "What was done")
     assert "**Not done yet: running.**" in begun
 
 

@@ -60,7 +60,7 @@ def test_the_command_is_over_once_the_run_is_in_the_log(
     over(runs, row.run_id)
     assert runs.state(row.run_id).phase == "completed"
     # Its last words come after the last event.
-    eventually(lambda: "1 iteration (1 without a fault)" in log.read_text(), "the summary")
+    eventually(lambda: "1 iteration ·" in log.read_text(), "the summary")
 
 
 def test_what_the_run_refuses_is_said_here(say: Say, background: Background, project: Path, store: Path) -> None:
@@ -171,7 +171,7 @@ def test_attach_follows_a_chain(say: Say, runs: Runs, background: Background, pr
     background.let_go()
     out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
-    assert out.count("1 iteration (1 without a fault)") == 2
+    assert out.count("1 iteration ·") == 2
     assert "iteration 1" in out
     over(runs, next_run_id(run_id))
 

@@ -58,7 +58,7 @@ def test_the_footer_tells_goal_iteration_tool_words_and_limits() -> None:
     text = "\n".join(drawn(*busy()))
     for part in (
         "fix the parser", "iteration 1 of 6", "8s  $ Bash pytest -q", "“then this”",
-        "$0.00 of $5.00", "of 2h", "breaker closed 0/6", "claims 0/2",
+        "$0.00 of $5.00", "of 2h", "not stuck (0 of 6)", "done claims 0 of 2",
     ):  # fmt: skip
         assert part in text
 
@@ -201,7 +201,7 @@ class WatchedScreen(io.StringIO):
 
     def write(self, text: str) -> int:
         written = super().write(text)
-        if "breaker closed" in text:
+        if "not stuck" in text:
             self.has_footer.set()
         return written
 

@@ -77,13 +77,13 @@ def test_blame_flakiness_and_the_proven_commit() -> None:
     )
     flaky = validation(1, passed=True, checks=(check(passed=True, flaky=True),))
     seen = facts(after(PREPARED, baseline, *WORK, flaky, checks=("pytest -q", "lint")))
-    assert (seen["red before"], seen["flaky"], seen["proven at"]) == ("lint", "pytest -q", "c0ffee00")
+    assert (seen["failing before"], seen["flaky"], seen["proven at"]) == ("lint", "pytest -q", "c0ffee00")
 
 
 def test_the_guard_names_file_and_line_of_what_blocks() -> None:
     assert guard_text(()) == ""
     assert guard_text((SKIP, TOLD)) == (
-        "1 in the way of done: tests/test_a.py:3 skip added; 1 change of guarded files reported"
+        "1 problem blocks completion: tests/test_a.py:3 skip added; 1 change of guarded files reported"
     )
     assert "and 2 more" in guard_text((SKIP,) * 5)
     waived = after(ev.WaiverGiven(by="me", patterns=("tests/**",)), contract=Contract(waive=("docs/**",)))
@@ -106,11 +106,11 @@ UNCOMMITTED = ev.LandingFailed(iteration_num=1, reason="a hook failed")
     [
         ((*WORK, FAILED), ("make",), "the checks failed"),
         ((*WORK, replace(FAILED, findings=(SKIP, TOLD))), ("make",),
-         "the checks failed; 1 in the way of done: tests/test_a.py:3 skip added"),
-        ((*WORK, GUARDED), ("make",), "1 in the way of done: tests/test_a.py:3 skip added"),
+         "the checks failed; 1 problem blocks completion: tests/test_a.py:3 skip added"),
+        ((*WORK, GUARDED), ("make",), "1 problem blocks completion: tests/test_a.py:3 skip added"),
         ((*WORK[:2], UNCOMMITTED, replace(GUARDED, findings=())), ("make",),
          "the work is not committed: a hook failed"),
-        ((*WORK, FAILED, started(2), completed(2)), ("make",), "the checks have not seen the last of it"),
+        ((*WORK, FAILED, started(2), completed(2)), ("make",), "the latest changes were not checked"),
         ((*WORK, validation(1, passed=True)), ("make",), ""),
         ((started(1), completed(1)), (), "no checks were given"),
         ((), ("make",), ""),
@@ -140,12 +140,12 @@ def test_what_the_guard_blocks_is_no_failed_check_and_the_way_out_is_named() -> 
     stopped = after(PREPARED, *WORK, GUARDED, STOPPED, checks=("make",))
     view = run_view(stopped, now_of(stopped))
     assert view.verdict == "passed"
-    assert facts(stopped)["in the way"] == "1 in the way of done: tests/test_a.py:3 skip added"
+    assert facts(stopped)["blocked by"] == "1 problem blocks completion: tests/test_a.py:3 skip added"
     assert facts(stopped)["guard"] == "1 change of guarded files reported"
     assert "`untildone waive it tests/test_a.py`, then `untildone resume it`" in view.advice
     assert "--max-runs 20" in view.advice
     told = status_json(view, stopped)
-    assert (told["checks"]["verdict"], told["in_the_way"]) == ("passed", [facts(stopped)["in the way"]])
+    assert (told["checks"]["verdict"], told["in_the_way"]) == ("passed", [facts(stopped)["blocked by"]])
 
 
 def test_what_could_not_be_committed_is_told_with_its_reason() -> None:
@@ -153,7 +153,7 @@ def test_what_could_not_be_committed_is_told_with_its_reason() -> None:
     failed = (ev.LandingFailed(iteration_num=1, reason=reason), replace(GUARDED, findings=()))
     stopped = after(PREPARED, *WORK[:2], *failed, STOPPED, checks=("make",))
     view = run_view(stopped, now_of(stopped))
-    assert facts(stopped)["in the way"].startswith("the work is not committed: it would contain what looks like a key")
+    assert facts(stopped)["blocked by"].startswith("the work is not committed: it would contain what looks like a key")
     assert (view.verdict, "untildone waive it FILE" in view.advice) == ("passed", True)
 
 

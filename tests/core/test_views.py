@@ -307,7 +307,7 @@ def test_the_monitor_line() -> None:
 def test_the_last_words_name_the_figures_and_the_next_step() -> None:
     took, advice = closing_lines(run_view(fold(night()), START + 1000))
     for part in (
-        "3 iterations (3 without a fault)",
+        "3 iterations",
         "$3.86 + about $0.02 (estimate)",
         "6 file changes",
         "2 commits (last c0ffee00)",

@@ -173,7 +173,7 @@ async def test_what_is_run_before_any_work_is_said_once_and_can_be_left_out(rig:
     assert (state.stop_reason, len(rung.rung), state.baseline) == ("validation_passed", 1, None)
     (verdict,) = rig.seen(ev.IterationValidation)
     assert [one.was_green for one in verdict.checks] == [None]
-    assert "not known" in dict(standing(state))["red before"]
+    assert "not known" in dict(standing(state))["failing before"]
     other = Rig(rig.tmp / "other")
     await other.run([claim()], Policy(max_runs=1), contract=contract("test -f a.txt"))
     assert sum("before any work" in told.said for told in other.seen(ev.WitnessAtWork)) == 1

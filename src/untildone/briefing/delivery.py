@@ -38,7 +38,7 @@ def check_remarks(checks: Iterable[CheckResult], flaky: Sequence[str]) -> list[s
         if check.flaky or check.name in flaky:
             said.append("**flaky**: it gave both verdicts on one commit")
         if check.was_green is False:
-            said.append("was red before the run, too" if not check.passed else "was red before the run")
+            said.append("was already failing before the run" if not check.passed else "failed before the run")
         elif check.was_green and not check.passed:
             said.append("was green before the run")
         said += [span(note) for note in check.notes]
@@ -138,7 +138,7 @@ def landing_section(state: LoopState, landings: Sequence[ev.Event]) -> list[str]
     # Why it was given up is told with the events below.
     lines.append("- It has not landed." if arrival.trouble and landings else f"- It is {span(where, 500)}")
     if arrival.branch:
-        lines.append(f"- Branch {span(arrival.branch)}, meant for {span(arrival.base or 'the base')}")
+        lines.append(f"- Branch {span(arrival.branch)}, to be merged into {span(arrival.base or 'the base')}")
     if arrival.url:
         lines.append(f"- Pull request: {span(arrival.url)}")
     for event in landings[-_ITEMS:]:

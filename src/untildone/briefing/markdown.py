@@ -36,7 +36,7 @@ _ITEMS = 20
 _VERDICTS = {
     "passed": ", and the checks passed",
     "failed": ", but **the checks failed**",
-    "blocked": ", and the checks passed, but **something else was in the way of done**",
+    "blocked": ", and the checks passed, but **something else blocked completion**",
     "": "",
 }
 _COMMAND = 9000
@@ -101,7 +101,7 @@ def _head(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | None)
     work = f"{format_duration(view.elapsed_seconds)} with a driver at work{drivers}"
     work += f", {format_duration(waited)} of that waiting" if waited >= 1 else ""
     lines.append(f"- Started {clock(state.started_at, zone=zone)}, {work}.")
-    lines.append(f"- {count(view.attempts, 'iteration')}, {view.successes} without a fault, {view.failed} failed.")
+    lines.append(f"- {count(view.attempts, 'iteration')}, {view.failed} failed.")
     lines.append(f"- Spent: {view.cost}.")
     lines += [f"- **Warning:** {span(told, 500)}" for told in view.meddling]
     lines.append(f"- Folder {span(state.spec.cwd)}" + _branch(found) + ".")
@@ -121,7 +121,7 @@ def _done(rows: Sequence[IterationRow], found: Gathered, *, in_session: bool) ->
     lines = ["## What was done", ""]
     worked = [row for row in rows if row.outcome == "ok" or row.commits]
     if not worked:
-        return [*lines, "Nothing: no iteration ended without a fault."]
+        return [*lines, "Nothing: no iteration succeeded."]
     seen = (
         "edits are those of Claude's own tools, not of commands"
         if in_session
@@ -221,9 +221,9 @@ def _not_done(view: RunView, state: LoopState, found: Gathered) -> list[str]:
         denied = ", ".join(span(denial, 120) for denial in list(found.reviewer_denials)[:_ITEMS])
         lines.append(f"- Denied to the reviewer, who only reads: {denied}")
     if view.breaker_state != "closed":
-        lines.append(f"- The breaker is {span(view.breaker)}.")
+        lines.append(f"- The circuit breaker: {span(view.breaker)}.")
     lines += _failing_checks(found)
-    lines += [f"- In the way of done: {span(told, 1000)}" for told in obstacles(state)] if not view.success else []
+    lines += [f"- Completion is blocked: {span(told, 1000)}" for told in obstacles(state)] if not view.success else []
     if not lines and (view.verified or view.exit_reason == Reason.LANDING_FAILED) and not view.success:
         lines = ["The goal is reached; the work has not landed: see above."]
     if not lines and not view.success:

@@ -59,7 +59,7 @@ COMMANDS = {
     },
     "Set up": {
         "doctor": ("setup", "Check that everything needed is here."),
-        "autostart": ("autostart", "Take up interrupted runs after a reboot."),
+        "autostart": ("autostart", "Resume interrupted runs after a reboot."),
         "plugin": ("plugging", "The loop inside Claude Code: install it, see whether it works."),
         "config": ("setup", "Every setting, and where its value comes from."),
         "notify": ("notifying", "Try whether messages about runs arrive."),

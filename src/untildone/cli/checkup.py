@@ -73,7 +73,7 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
         ("store", _store(asked.store), "give another folder with --store"),
         ("folder", _folder(asked, values), ""),
         ("clock", _clock(), ""),
-        ("notify", _notify(asked, values), "mend the address, or install what it names"),
+        ("notify", _notify(asked, values), "fix the address, or install what it names"),
         ("awake", _awake(), ""),
     ]
     rows = await asyncio.gather(*(_attempt(name, look, remedy) for name, look, remedy in looks))
@@ -104,7 +104,7 @@ def _settings(folder: Path) -> tuple[Finding, Mapping[str, Any]]:
         resolved = config.resolve({}, env=os.environ, project_file=project, user_file=user)
     except UntildoneError as trouble:
         wrong = Finding(
-            name="settings", status="missing", detail=str(trouble), remedy="mend or trust the file it names"
+            name="settings", status="missing", detail=str(trouble), remedy="fix or trust the file it names"
         )
         return wrong, config.resolve({}, env={"HOME": "/"}).values
     files = [str(path) for path in (project, user) if path is not None]
@@ -186,7 +186,7 @@ async def _remote(folder: Path) -> Finding:
     named = await git(("remote",), cwd=folder, check=False)
     names = named.text.split()
     if named.code != 0 or not names:
-        return Finding(name="remote", status="ok", detail="there is none: the work stays here")
+        return Finding(name="remote", status="ok", detail="no remote: the work stays here")
     name = "origin" if "origin" in names else names[0]
     try:
         answer = await git(
@@ -300,7 +300,7 @@ async def _clock() -> Finding:
 async def _notify(asked: Questions, values: Mapping[str, Any]) -> list[Finding]:
     urls = asked.notify or values["notify"]
     if not urls:
-        detail = "no channel: nobody is told when a run stops"
+        detail = "no channel: no message is sent when a run stops"
         return [Finding(name="notify", status="warning", detail=detail, remedy="name one with --notify URL")]
     rows = []
     for channel in open_notifiers(urls):
@@ -310,7 +310,7 @@ async def _notify(asked: Questions, values: Mapping[str, Any]) -> list[Finding]:
             continue
         trouble = await channel.send(trial_note(wiring.system_clock().now()))
         rows.append(
-            Finding(name="notify", status="missing", detail=f"{channel.name}: {trouble}", remedy="mend the address")
+            Finding(name="notify", status="missing", detail=f"{channel.name}: {trouble}", remedy="fix the address")
             if trouble
             else Finding(name="notify", status="ok", detail=f"{channel.name} took a test message")
         )

@@ -100,7 +100,7 @@ def waive(run: str, patterns: tuple[str, ...], store: str | None, cwd: str | Non
     nothing = "" if passes else "; nothing that was found last is meant by that"
     click.echo(f"{row.name}: {', '.join(patterns)} may change{nothing}")
     if not row.alive:
-        click.echo(f"go on with `untildone resume {row.name}`" + (", which looks again first" if looks_again else ""))
+        click.echo(f"resume it with `untildone resume {row.name}`" + (", which checks again first" if looks_again else ""))
 
 
 async def _waive(run: str, store: Path, folder: Path, patterns: Sequence[str]) -> tuple[RunRow, LoopState, bool]:
@@ -140,7 +140,7 @@ def accept(run: str, store: str | None, cwd: str | None, *, as_json: bool) -> No
     for said in disputed:
         click.echo(f"accepted   {one_line(said, 200)}")
     if not row.alive:
-        click.echo(f"go on with `untildone resume {row.name}`, which looks again without another iteration")
+        click.echo(f"resume it with `untildone resume {row.name}`, which checks again without another iteration")
 
 
 async def _accept(run: str, store: Path, folder: Path) -> tuple[RunRow, list[str]]:
@@ -209,7 +209,7 @@ async def _landing_job(log: EventLog, run: str | None, cwd: str | None, typed: d
     state = await load_state(log, row.run_id)
     wiring.refuse_in_session(state)
     if row.alive:
-        raise UsageError(f"{row.name} is at work and lands by itself: `untildone status {row.name}` says how far it is")
+        raise UsageError(f"{row.name} is running and lands by itself: `untildone status {row.name}` says how far it is")
     now = wiring.system_clock().now()
     asked: list[SettingsChanged] = []
     if typed:
@@ -269,7 +269,7 @@ async def _rewind(run: str, number: int, store: Path, folder: Path, *, dry_run: 
     async with opened(store) as log:
         row, state = await _known_iteration(log, run, folder, number)
         if row.alive:
-            raise UsageError(f"{row.name} is at work: `untildone stop {row.name}` first")
+            raise UsageError(f"{row.name} is running: `untildone stop {row.name}` first")
         spec, branch = state.spec, state.arrival.branch
         if not Path(spec.cwd).is_dir():
             way = f"`untildone fork {row.name} --from {number}` takes what it was after iteration {number} to a new one"

@@ -17,7 +17,7 @@ from untildone.hook import register
 if TYPE_CHECKING:
     from untildone.hook.register import Entry
 
-NONE_HERE = "no loop is at work in this folder: `untildone loop status` shows those of others"
+NONE_HERE = "no loop is running in this folder: `untildone loop status` shows those of others"
 _REPOSITORY = ".git"
 
 

@@ -170,8 +170,8 @@ def _bar(gauge: Gauge, length: int) -> Text:
 
 def _facts(view: RunView) -> Text:
     line = _line(" ")
-    line.append(f"breaker {view.breaker}", "dim" if view.breaker_state == "closed" else "red")
-    line.append(f" · claims {view.streak}/{view.streak_needed}", "dim" if not view.streak else "green")
+    line.append(view.breaker, "dim" if view.breaker_state == "closed" else "red")
+    line.append(f" · done claims {view.streak} of {view.streak_needed}", "dim" if not view.streak else "green")
     facts = []
     if view.verdict in {"passed", "failed"}:
         facts.append(f"checks {view.verdict}")

@@ -25,7 +25,7 @@ _GOAL_WIDTH = 300
 _SHORT = 60
 _SESSION = 8
 _RESUMABLE = re.compile(r"[\w-]{1,64}")
-_NOTHING = "no loop is at work in this folder: `/untildone:loop GOAL` in a session, or `untildone loop start GOAL`"
+_NOTHING = "no loop is running in this folder: `/untildone:loop GOAL` in a session, or `untildone loop start GOAL`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ def standing_text(
 def _nothing_here(lying: str) -> str:
     if not lying:
         return _NOTHING
-    return f"{lying} lies here, but nobody started it on this machine: read it, then `untildone loop adopt` uses it"
+    return f"{lying} is here, but was not started on this machine: read it, then `untildone loop adopt` uses it"
 
 
 def _in_full(standing: Standing, now: float, width: int | None) -> str:

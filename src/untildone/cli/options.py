@@ -23,7 +23,7 @@ CHANGEABLE = tuple(s for s in SETTINGS if s.group == "limits" and s.name != "unb
 
 RUN_MEANS = (
     "RUN is a name or an id, as `untildone ls` shows them. Without it: the run of this folder, also if it is in a "
-    "worktree of this repository; one that is at work before the newest."
+    "worktree of this repository; a running one before the newest."
 )
 
 
@@ -177,7 +177,7 @@ def folder_of(cwd: str | None) -> Path:
     try:
         folder = config.expanded(cwd) if cwd else Path.cwd()
     except FileNotFoundError as gone:
-        raise UsageError("the current folder does not exist any more: change to another one") from gone
+        raise UsageError("the current folder no longer exists: change to another one") from gone
     if not os.path.isdir(folder):  # noqa: PTH112 - pathlib raises for a name longer than any disk takes
         raise UsageError(f"{folder} is not a folder: give an existing one with --cwd")
     return folder.resolve()

@@ -67,13 +67,13 @@ def status_text(view: RunView, width: int | None = None) -> str:
         ("run", f"{view.name} ({view.run_id})"),
         ("goal", view.goal),
         ("status", view.phase + (f": {view.detail}" if view.detail else "")),
-        ("iteration", f"{view.iteration}, {view.successes} succeeded"),
+        ("iteration", f"{view.iteration}" + (f", {view.failed} failed" if view.failed else "")),
         ("spent", f"{view.cost} in {format_duration(view.elapsed_seconds)}"),
         *_ledger(view),
         *((gauge.label, gauge.text) for gauge in view.gauges),
         ("checks", view.verdict),
         *view.standing,
-        ("claims", f"{view.streak} of {view.streak_needed} in a row"),
+        ("done claims", f"{view.streak} of {view.streak_needed}" + (" in a row" if view.streak_needed > 1 else "")),
         ("breaker", view.breaker),
         ("commits", f"{view.commits}" + (f", last {short_commit(view.last_commit)}" if view.last_commit else "")),
     ]
@@ -84,7 +84,8 @@ def status_text(view: RunView, width: int | None = None) -> str:
         facts.append(("agent says", one_line(view.report.summary, 100)))
     if view.advice:
         facts.append(("next", view.advice))
-    return "\n".join(hanging(f"{label:>10}  ", text, width) for label, text in facts)
+    widest = max(len(label) for label, _ in facts)
+    return "\n".join(hanging(f"{label:>{widest}}  ", text, width) for label, text in facts)
 
 
 def _ledger(view: RunView) -> list[tuple[str, str]]:

@@ -260,6 +260,8 @@ class IterationCompletionSignal(Event):
     iteration_num: int
     signal_count: int
     threshold: int
+    open_tasks: int = 0
+    """Tasks that are still open, for which the claim does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ def validation_line(event: ev.IterationValidation, _: float) -> str:
     )
     if event.passed:
         if not event.checks:
-            return f"guard: nothing stands in the way{at}{_reported(event)}"
+            return f"guard: no problem found{at}{_reported(event)}"
         flaky = [shown_check(check) for check in event.checks if check.flaky]
         doubt = f"; flaky: {', '.join(flaky)}" if flaky else ""
         passed = one_line("; ".join(shown_check(check) for check in event.checks), _DETAIL)
@@ -76,7 +76,7 @@ def _glance_line(event: ev.IterationValidation) -> str:
 def _how(check: CheckResult) -> str:
     what = what_failed(check.output_tail) if check.ran and check.command and not check.hidden else ""
     how = f"{how_it_failed(check)}: {what}" if what else how_it_failed(check)
-    blame = {False: ", red before the run too", True: "", None: ""}[check.was_green]
+    blame = {False: ", was already failing before the run", True: "", None: ""}[check.was_green]
     return one_line(how, _NAME) + (", flaky" if check.flaky else "") + blame
 
 
@@ -109,7 +109,7 @@ def _waived(event: ev.WaiverGiven, _: float) -> str:
 def _prepared(event: ev.LandingPrepared, _: float) -> str | None:
     if event.branch is None or event.base in {None, event.branch}:
         return None
-    return one_line(f"works on {event.branch}, meant for {event.base}", _DETAIL)
+    return one_line(f"working on {event.branch}, to be merged into {event.base}", _DETAIL)
 
 
 def _snapshot(event: ev.LandingSnapshot, _: float) -> str | None:
@@ -149,7 +149,7 @@ def _merged(event: ev.LandingMerged, _: float) -> str:
 
 def _reverted(event: ev.LandingReverted, _: float) -> str:
     why = for_people("checks", event.reason)
-    said = f"taken back: {event.base} was red with {_commit(event.merged)}, {_commit(event.revert)} reverts it: {why}"
+    said = f"taken back: {event.base} failed its checks with {_commit(event.merged)}, {_commit(event.revert)} reverts it: {why}"
     return one_line(said, 2 * _DETAIL)
 
 

@@ -133,7 +133,7 @@ def _misspelt(env: Mapping[str, str]) -> list[str]:
     alike = dict(slips(given, BY_VARIABLE))
     of_loop = {name: nearest(name, BY_VARIABLE) for name in given - set(BY_VARIABLE) if name.startswith(_LOOP)}
     hints = {name: f"did you mean {meant}?" if meant else _ALL_ARE_LISTED for name, meant in (alike | of_loop).items()}
-    return [_line(f"{name} is none of a worker's variables: {hint}") for name, hint in sorted(hints.items())]
+    return [_line(f"{name} is not a variable of the worker: {hint}") for name, hint in sorted(hints.items())]
 
 
 def _missing(values: Mapping[str, Any], env: Mapping[str, str], *, has_login: bool) -> list[tuple[str, Sequence[str]]]:
