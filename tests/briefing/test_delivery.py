@@ -93,7 +93,7 @@ def test_the_guard_is_always_in_the_report() -> None:
         ),
         title,
     )  # fmt: skip
-    assert "In the way of done:\n\n- `tests/test_a.py:3`: a test is skipped (`@skip`)" in found
+    assert "Completion is blocked:\n\n- `tests/test_a.py:3`: a test is skipped (`@skip`)" in found
     assert "Waived by a human:\n\n- `.github/workflows/ci.yml:1`: the CI was changed" in found
     assert "Changed, and only reported:\n\n- `tests/test_b.py:9`: a test was changed" in found
     assert "Allowed to change: `.github/**`." in found
@@ -181,7 +181,7 @@ def test_where_the_work_is() -> None:
     assert "untildone land it" in section(text, "What to do next")
     stop = ev.ContinuousSuspended(stop_reason="stop_requested")
     cut = told(*begun, stop, checks=("make",), landing=Landing(land="pr"))
-    assert "**Done and verified, but not landed yet: asked for by a person" in cut
+    assert "**Done and verified, but not landed yet: a person stopped it" in cut
     orders = "The work conflicts with main in a.txt. Merge main into your branch, and claim again."
     rejected = told(*begun, ev.LandingRejected(cause="conflict", detail=orders), landing=Landing(land="merge"))
     assert "sent back to the agent: `The work conflicts with main in a.txt`" in section(rejected, "Where the work is")

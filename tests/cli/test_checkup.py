@@ -290,7 +290,7 @@ def test_a_run_that_works_here_is_in_the_way(doctor: Callable[[], Said], runs: R
         fcntl.flock(lock, fcntl.LOCK_EX)
         busy = doctor()
     assert rows(busy)["folder"]["status"] == "missing"
-    assert "night is at work here" in rows(busy)["folder"]["detail"]
+    assert "night is running here" in rows(busy)["folder"]["detail"]
     assert rows(doctor())["folder"]["status"] != "missing"
 
 

@@ -217,9 +217,9 @@ def test_what_was_cut_off_and_is_left_is_said(say: Say, runs: Runs, project: Pat
     said = say("resume", "--interrupted")
     assert (said.code, said.out) == (0, "no interrupted runs to take up\n")
     for told in (
-        "night (abc123def456) is not taken up: its deadline, 1970-01-01",
-        "b (bbb) is not taken up: it is paused; `untildone resume bbb`",
-        "c (ccc) is not taken up: a newer run of the same name took its place",
+        "night (abc123def456) is not resumed: its deadline, 1970-01-01",
+        "b (bbb) is not resumed: it is paused; `untildone resume bbb`",
+        "c (ccc) is not resumed: a newer run of the same name took its place",
     ):
         assert told in said.err
     assert said.err.count("\n") == 3

@@ -52,7 +52,7 @@ def test_a_run_whose_driver_died_is_called_interrupted(say: Say, runs: Runs, pro
     runs.begin(project, FIRST[0], status="running")
     assert "interrupted" in say("status").out
     assert "interrupted" in say("ls").out
-    assert "Not done yet: interrupted (its driver is gone)" in say("brief").out
+    assert "Not done yet: interrupted (the program that ran it is gone)" in say("brief").out
 
 
 def test_ls_lists_all_runs(say: Say, runs: Runs, project: Path, tmp_path: Path) -> None:

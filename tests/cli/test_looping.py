@@ -110,8 +110,8 @@ def test_a_loop_waits_for_a_session_that_takes_it_up(say: Say, store: Path, proj
         (["start", "x", "--notify", "tgram://a/b"], "only tell webhooks"),
         (["start", "x", "--notify", "http://"], "http"),
         (["start", "x", "--promise", "a\nb"], "one line"),
-        (["stop"], "no loop is at work"),
-        (["reset"], "no loop is at work"),
+        (["stop"], "no loop is running"),
+        (["reset"], "no loop is running"),
         (["adopt"], "no loop waits"),
         (["history", "--replay"], "needs the loop"),
         (["history", "nobody"], "no run called"),
@@ -445,7 +445,7 @@ def test_reset_counts_anew(say: Say, hook: Hook, store: Path, project: Path) -> 
 def test_status_shows_this_loop_in_full_and_others_in_short(
     say: Say, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "no loop is at work" in say("loop", "status").out
+    assert "no loop is running" in say("loop", "status").out
     assert json.loads(say("loop", "status", "--json").out) == {"loop": None, "file_here": None, "elsewhere": []}
     here = started(say, "--deadline", "2099-01-01T00:00", "--check", "make \x1b]0;x\x07test")
     other = tmp_path / "other"

@@ -57,8 +57,8 @@ DISK = ev.ResourcesSeen(disk_low=True, disk_free=100 << 20, detail="/w has 100 M
     [
         ([DONE], "done", "it: done, every check passed", "untildone brief it"),
         ([UNPROVEN], "done", "it: done by the agent's word: no checks ran", "Nothing was verified"),
-        ([suspended("max_cost_reached")], "stopped", "it: stopped: the money is spent", "--max-cost"),
-        ([suspended("circuit_open", "no progress")], "stopped", "it: stopped: the circuit breaker", "no progress"),
+        ([suspended("max_cost_reached")], "stopped", "it: stopped: reached the limit of cost", "--max-cost"),
+        ([suspended("circuit_open", "no progress")], "stopped", "it: stopped: the agent is stuck", "no progress"),
         ([suspended("outage", "529 overloaded")], "stopped", "it: stopped: rate limits", "529 overloaded"),
         ([suspended("blocked", "no database")], "needs_you", "it: needs you: the agent reported", "no database"),
         ([suspended("permission_denied", "denied: Bash(rm)")], "needs_you", "it: needs you", "denied: Bash(rm)"),

@@ -133,7 +133,7 @@ def test_what_a_review_or_a_landing_left_open_is_not_verified() -> None:
     assert run_view(refused, 0.0).verdict == "passed", "the checks did not ask for anything"
     words = "CI is red on pull request #1: unit. Mend it; the work lands when CI is green."
     rejected = on_its_way(ev.LandingRejected(cause="ci", detail=words))
-    assert unproven(rejected) == "what keeps it from landing is not mended: CI is red on pull request #1: unit"
+    assert unproven(rejected) == "what keeps it from landing is not fixed: CI is red on pull request #1: unit"
 
 
 def test_what_the_guard_blocks_is_no_failed_check_and_the_way_out_is_named() -> None:
@@ -166,8 +166,8 @@ def test_a_waiver_is_seen_at_once_and_has_the_claim_looked_at_again_without_an_i
     free = waived(*WORK, GUARDED)
     view = run_view(free, now_of(free))
     assert "in the way" not in facts(free)
-    assert view.unproven == "what was in the way is waived, and nobody has looked again yet"
-    assert view.advice == "`untildone resume it` looks again, without another iteration."
+    assert view.unproven == "the problem is waived; the work was not checked again yet"
+    assert view.advice == "`untildone resume it` checks again, without another iteration."
     driver = ev.ContinuousResumed(pid=1, host="h", version="0", lease=2)
     resumed = fold([ev.Record(seq=free.last_seq + 1, at=now_of(free), event=driver)], free)
     used_up = replace(resumed, policy=replace(resumed.policy, max_runs=1))
@@ -221,11 +221,11 @@ def test_what_the_reviewer_said() -> None:
         ((), "c0ffee00 on its way to main"),
         ((PUSHED,), "untildone/it is pushed, a pull request for main comes next"),
         ((PUSHED, OPENED), "pull request #7 waits for CI and reviews: https://x/7"),
-        ((PUSHED, OPENED, ev.LandingRejected(cause="ci", detail="red")), "not yet in main, mended 1 of 3 times"),
+        ((PUSHED, OPENED, ev.LandingRejected(cause="ci", detail="red")), "not yet in main, fixed 1 of 3 times"),
         ((PUSHED, OPENED, MERGED), "landed in main as abcdef12"),
         ((PUSHED, OPENED, ev.LandingGaveUp(reason="403: no rights")), "given up: 403: no rights (https://x/7)"),
         ((MERGED, ev.LandingReverted(merged="m", revert="r", base="main", reason="red")),
-         "not yet in main, mended 1 of 3 times"),
+         "not yet in main, fixed 1 of 3 times"),
     ],
 )  # fmt: skip
 def test_how_far_the_work_has_come(events: tuple[ev.Event, ...], said: str) -> None:

@@ -169,10 +169,10 @@ def test_every_stop_reason_has_an_exit_code_and_a_helpful_line(reason: Reason) -
     ("reason", "command"),
     [
         (Reason.AUTHENTICATION, "Run `claude` once and log in, then `untildone resume it`."),
-        (Reason.MAX_COST, "Go on with `untildone resume it --max-cost 10`."),
-        (Reason.MAX_RUNS, "Go on with `untildone resume it --max-runs 8`."),
-        (Reason.MAX_DURATION, "Go on with `untildone resume it --max-duration 2h`."),
-        (Reason.DEADLINE, "Go on with `untildone resume it --deadline HH:MM`."),
+        (Reason.MAX_COST, "Resume with a higher limit: `untildone resume it --max-cost 10`."),
+        (Reason.MAX_RUNS, "Resume with a higher limit: `untildone resume it --max-runs 8`."),
+        (Reason.MAX_DURATION, "Resume with a higher limit: `untildone resume it --max-duration 2h`."),
+        (Reason.DEADLINE, "Resume with a higher limit: `untildone resume it --deadline HH:MM`."),
     ],
 )
 def test_the_advice_can_be_typed(reason: Reason, command: str) -> None:
@@ -185,13 +185,13 @@ def test_the_advice_can_be_typed(reason: Reason, command: str) -> None:
 def test_more_money_is_advised_in_amounts_people_know_and_that_suffice(limit: float, spent: float, said: str) -> None:
     end = ev.ContinuousSuspended(stop_reason="max_cost_reached")
     state = after(started(1), completed(1, cost_usd=spent), end, policy=Policy(max_cost_usd=limit))
-    assert run_view(state, now_of(state)).advice == f"Go on with `untildone resume it --max-cost {said}`."
+    assert run_view(state, now_of(state)).advice == f"Resume with a higher limit: `untildone resume it --max-cost {said}`."
 
 
 def test_no_sensible_amount_is_no_amount() -> None:
     end = ev.ContinuousSuspended(stop_reason="max_cost_reached")
     state = after(started(1), completed(1, cost_usd=float("inf")), end, policy=Policy(max_cost_usd=1.0))
-    assert run_view(state, now_of(state)).advice == "Go on with `untildone resume it --max-cost N`."
+    assert run_view(state, now_of(state)).advice == "Resume with a higher limit: `untildone resume it --max-cost N`."
 
 
 @pytest.mark.parametrize(

@@ -190,9 +190,9 @@ async def test_tests_that_are_not_run_any_more_are_in_the_way(rig: Rig) -> None:
         [cheat, does(rig, app_py="def f():\n    return 1\n")], Policy(max_runs=2), contract=contract(RUNNER, guard="on")
     )
     first, second = rig.seen(ev.IterationValidation)
-    assert first.disputed[0] == f"{RUNNER}: it does not say any more how many tests it ran: 1 at the start"
+    assert first.disputed[0] == f"{RUNNER}: it no longer says how many tests it ran: 1 at the start"
     assert "app.py:4: this code behaves differently in a test: os._exit(0)" in first.disputed
-    assert "does not say any more how many tests it ran: 1 at the start" in agent.orders[1].prompt
+    assert "no longer says how many tests it ran: 1 at the start" in agent.orders[1].prompt
     assert (second.passed, state.stop_reason) == (True, "validation_passed")
 
 

@@ -72,7 +72,7 @@ def guard_section(state: LoopState, last: ev.IterationValidation | None) -> list
     blocking = [finding for finding in findings if finding.blocking]
     let_pass = [finding for finding in findings if not finding.blocking and matches(finding.path, allowed)]
     told = [finding for finding in findings if not finding.blocking and finding not in let_pass]
-    lines += _findings("In the way of done:", blocking)
+    lines += _findings("Completion is blocked:", blocking)
     lines += _findings("Waived by a human:", let_pass)
     lines += _findings("Changed, and only reported:", told)
     if not findings:

@@ -28,7 +28,7 @@ from untildone.core.outcome import CheckResult
 from untildone.core.spending import SUBSCRIPTION
 from untildone.core.standing import fail_to_pass_text
 from untildone.core.state import LoopState
-from untildone.core.stopping import Reason, meaning
+from untildone.core.stopping import Reason, cause
 from untildone.core.views import RunView, run_view
 
 _ROWS = 25
@@ -77,11 +77,11 @@ def headline(view: RunView) -> str:
         return "Nothing has happened yet."
     if view.exit_reason == Reason.LANDING_FAILED or (view.verified and view.exit_reason):
         done = "Done and verified" if view.verified else "Done"
-        why = "" if view.exit_reason == Reason.LANDING_FAILED else f" yet: {meaning(view.exit_reason)}"
+        why = "" if view.exit_reason == Reason.LANDING_FAILED else f" yet: {cause(view.exit_reason)}"
         return f"{done}, but not landed{why}."
     if view.exit_reason:
         known = view.exit_reason in set(Reason)
-        return f"Not done: {meaning(view.exit_reason) if known else span(view.exit_reason)}."
+        return f"Not done: {cause(view.exit_reason) if known else span(view.exit_reason)}."
     return f"Not done yet: {view.phase}."
 
 
@@ -96,9 +96,9 @@ def _head(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | None)
     if not state.run_id:
         return lines[:-1]
     lines += ["The goal, as it was given:", "", fence(state.spec.goal, lines=30), ""]
-    drivers = f" ({count(found.drivers, 'driver')} in all)" if found.drivers > 1 else ""
+    drivers = f" ({count(found.drivers, 'start')} in all)" if found.drivers > 1 else ""
     waited = view.elapsed_seconds - view.worked_seconds
-    work = f"{format_duration(view.elapsed_seconds)} with a driver at work{drivers}"
+    work = f"{format_duration(view.elapsed_seconds)} running{drivers}"
     work += f", {format_duration(waited)} of that waiting" if waited >= 1 else ""
     lines.append(f"- Started {clock(state.started_at, zone=zone)}, {work}.")
     lines.append(f"- {count(view.attempts, 'iteration')}, {view.failed} failed.")

@@ -81,9 +81,10 @@ class Ending(NamedTuple):
     meaning: str
 
 
+NOT_DONE = "; the goal is not done"
 ENDINGS: dict[Reason, Ending] = {
     Reason.SHUTDOWN_SIGNAL: Ending(130, "the program was told to stop (Ctrl+C, SIGTERM or a closed terminal)"),
-    Reason.STOP_REQUESTED: Ending(130, "a person asked for it (`untildone stop`, or the dashboard)"),
+    Reason.STOP_REQUESTED: Ending(130, "a person stopped it (`untildone stop`, or the dashboard)"),
     Reason.TAKEN_OVER: Ending(130, "another machine took over the run and continues it there"),
     Reason.VALIDATION_PASSED: Ending(0, "the agent claimed to be done and every check passed"),
     Reason.ACCEPTED: Ending(0, "every check passed with tests that the run changed, and that change was accepted"),
@@ -97,12 +98,12 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.OUTAGE: Ending(6, "rate limits, overload or network trouble lasted longer than the outage budget"),
     Reason.CONSECUTIVE_ERRORS: Ending(1, "too many iterations in a row failed"),
     Reason.CIRCUIT_OPEN: Ending(4, "the agent is stuck (the circuit breaker is open)"),
-    Reason.MAX_RUNS: Ending(3, "reached the limit of runs (--max-runs); the goal is not done"),
-    Reason.MAX_ITERATIONS: Ending(3, "reached the limit of attempts (--max-iterations); the goal is not done"),
-    Reason.MAX_COST: Ending(3, "reached the limit of cost (--max-cost); the goal is not done"),
-    Reason.MAX_TOKENS: Ending(3, "reached the limit of tokens (--max-tokens); the goal is not done"),
-    Reason.MAX_DURATION: Ending(3, "reached the limit of time (--max-duration); the goal is not done"),
-    Reason.DEADLINE: Ending(3, "reached the deadline (--deadline); the goal is not done"),
+    Reason.MAX_RUNS: Ending(3, f"reached the limit of runs{NOT_DONE}"),
+    Reason.MAX_ITERATIONS: Ending(3, f"reached the limit of attempts{NOT_DONE}"),
+    Reason.MAX_COST: Ending(3, f"reached the limit of cost{NOT_DONE}"),
+    Reason.MAX_TOKENS: Ending(3, f"reached the limit of tokens{NOT_DONE}"),
+    Reason.MAX_DURATION: Ending(3, f"reached the limit of time{NOT_DONE}"),
+    Reason.DEADLINE: Ending(3, f"reached the deadline{NOT_DONE}"),
     Reason.CLEAN_ROOM: Ending(2, "a check cannot prove anything: it cannot be run, or fails only in a fresh checkout"),
     Reason.REVIEW_STALEMATE: Ending(5, "the reviewer kept asking for changes: the agent and the reviewer do not agree"),
     Reason.DISPUTED: Ending(5, "the checks pass only with tests or settings that the run changed: you decide"),
@@ -122,6 +123,11 @@ def exit_code(reason: str) -> int:
 def meaning(reason: str) -> str:
     """What a stop means, in a person's words."""
     return _ending(reason).meaning
+
+
+def cause(reason: str) -> str:
+    """The same where what became of the goal is said beside it."""
+    return meaning(reason).removesuffix(NOT_DONE)
 
 
 def _ending(reason: str) -> Ending:
