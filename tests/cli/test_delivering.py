@@ -110,7 +110,7 @@ def test_a_waiver_is_recorded_and_says_what_it_lets_pass(say: Say, runs: Runs, p
 def test_a_waiver_is_seen_by_status_at_once(say: Say, runs: Runs, project: Path) -> None:
     claimed = completed(1, claim=reported("all", done=True))
     runs.begin(project, started(1), claimed, *refused(SKIP)[2:])
-    assert "in the way  1 problem blocks completion: tests/test_a.py:3 skip added" in say("status", "night").out
+    assert "blocked by  1 problem blocks completion: tests/test_a.py:3 skip added" in say("status", "night").out
     assert "`untildone waive night tests/test_a.py`" in say("status", "night").out
     assert "which checks again first" in say("waive", "night", "tests").out
     assert "in the way" not in say("status", "night").out

@@ -215,7 +215,7 @@ def test_what_was_cut_off_and_is_left_is_said(say: Say, runs: Runs, project: Pat
     runs.begin(project, *FIRST, status="running", name="c", run_id="ccc")
     runs.begin(project, DONE, status="completed", name="c", run_id="ddd")
     said = say("resume", "--interrupted")
-    assert (said.code, said.out) == (0, "no interrupted runs to take up\n")
+    assert (said.code, said.out) == (0, "no interrupted runs to resume\n")
     for told in (
         "night (abc123def456) is not resumed: its deadline, 1970-01-01",
         "b (bbb) is not resumed: it is paused; `untildone resume bbb`",

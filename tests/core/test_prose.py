@@ -96,7 +96,9 @@ def test_a_commit_says_what_was_done_and_no_two_in_a_row_the_same(closed: ev.Ite
 
 def test_a_commit_names_no_secret_and_makes_no_trailer() -> None:
     """The agent's words are no signature of the user's, whatever they look like."""
-    summary = f"Use {KEY} for it.\n\nMore words.\n\nSigned-off-by: Ada <ada@example.org>\nCo-authored-by: M <m@x>\nFixes: #1"
+    summary = (
+        f"Use {KEY} for it.\n\nMore words.\n\nSigned-off-by: Ada <ada@example.org>\nCo-authored-by: M <m@x>\nFixes: #1"
+    )
     message = clean_message(commit_message(after(started(1)), ended(1, summary)), otherwise="x")
     assert KEY not in message
     assert message.startswith("Use ")

@@ -85,8 +85,15 @@ def told(*events: ev.Event, policy: Policy | None = None) -> list[ev.Record]:
 
 RESUMED = ev.ContinuousResumed(pid=2, host="h", version="0", lease=2)
 WORKED = (started(1), completed(1), started(2), completed(2))
-STOPPED = (started(1), ev.StopRequested(by="cli"), failed(1, "stopped"), ev.ContinuousSuspended(stop_reason="stop_requested"))
+STOPPED = (
+    started(1),
+    ev.StopRequested(by="cli"),
+    failed(1, "stopped"),
+    ev.ContinuousSuspended(stop_reason="stop_requested"),
+)
 AT_TWO = Policy(max_runs=2)
+LOST = ev.ContinuousSuspended(stop_reason="surroundings_failed")
+RAISED = ev.LimitsChanged(by="cli", changes={"max_runs": 3})
 REACHED = ev.ContinuousSuspended(stop_reason="max_runs_reached")
 
 
@@ -102,12 +109,10 @@ REACHED = ev.ContinuousSuspended(stop_reason="max_runs_reached")
         ((started(1), completed(1), ev.StopRequested(by="cli"), RESUMED, started(2), completed(2), REACHED),
          "max_runs_reached", True),
         # Stopped by something that no limit decides.
-        ((started(1), completed(1), ev.ContinuousSuspended(stop_reason="surroundings_failed")), "surroundings_failed", True),
-        ((started(1), completed(1), ev.ContinuousSuspended(stop_reason="surroundings_failed"), RESUMED, started(2),
-          completed(2), REACHED), "max_runs_reached", True),
+        ((started(1), completed(1), LOST), "surroundings_failed", True),
+        ((started(1), completed(1), LOST, RESUMED, started(2), completed(2), REACHED), "max_runs_reached", True),
         # The human raised the limit: with the old one it would have stopped there again.
-        ((*WORKED, REACHED, ev.LimitsChanged(by="cli", changes={"max_runs": 3}), RESUMED, started(3), completed(3), REACHED),
-         "max_runs_reached", False),
+        ((*WORKED, REACHED, RAISED, RESUMED, started(3), completed(3), REACHED), "max_runs_reached", False),
     ],
 )  # fmt: skip
 def test_a_run_that_was_stopped_and_resumed_is_told_as_it_was(
@@ -121,7 +126,15 @@ def test_a_run_that_was_stopped_and_resumed_is_told_as_it_was(
 def test_an_answer_that_is_recorded_is_not_assumed() -> None:
     """The agent claimed to be done, was asked what is left, and named something: the run went on."""
     answer = completed(1, claim=Claim(), output_preview="the tests are missing")
-    happened = (started(1), completed(1, claim=done_claim("signal")), started(1, question=True), answer, started(2), completed(2), REACHED)
+    happened = (
+        started(1),
+        completed(1, claim=done_claim("signal")),
+        started(1, question=True),
+        answer,
+        started(2),
+        completed(2),
+        REACHED,
+    )
     found = what_if(told(*happened, policy=AT_TWO), {"max_runs": 2})
     assert (found.reason, found.then.attempts, found.same) == ("max_runs_reached", 2, True)
 

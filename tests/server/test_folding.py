@@ -82,7 +82,11 @@ def test_ticked_tasks_say_more_about_progress_than_limits() -> None:
 @pytest.mark.parametrize(
     ("reason", "detail", "said"),
     [
-        (Reason.MAX_COST, "$1.02 of $1.00", "Reached the limit of cost ($1.02 of $1.00); resume with a higher limit: `untildone resume it"),
+        (
+            Reason.MAX_COST,
+            "$1.02 of $1.00",
+            "Reached the limit of cost ($1.02 of $1.00); resume with a higher limit: `untildone resume it",
+        ),
         (
             Reason.STOP_REQUESTED,
             "by dashboard (alex)",

@@ -116,7 +116,7 @@ async def test_an_unknown_run_cannot_be_written(open_log: OpenLog) -> None:
 
 async def test_a_run_has_one_driver(open_log: OpenLog, tmp_path: Path) -> None:
     await begin(open_log(), tmp_path / "a")
-    told = r"name of r1 \(r1\) is running in .*a \(process \d+, since 20.*\): .*`untildone status r1`.*`untildone stop r1`$"
+    told = r"r1 \(r1\) is running in .*a \(process \d+, since 20.*\): .*`untildone status r1`.*`untildone stop r1`$"
     with pytest.raises(RunBusy, match=told):
         await begin(open_log(), tmp_path / "b")
 

@@ -128,7 +128,7 @@ async def test_a_second_driver_is_still_refused_afterwards(
     driver = await _driving(start_driver, tmp_path)
     shutil.rmtree(db.parent)
     await _step(driver, "three")
-    with pytest.raises(RunBusy, match=f"pid {driver.pid}"):
+    with pytest.raises(RunBusy, match=f"process {driver.pid}"):
         await begin(open_sqlite(), tmp_path)
 
 

@@ -103,9 +103,7 @@ def _settings(folder: Path) -> tuple[Finding, Mapping[str, Any]]:
     try:
         resolved = config.resolve({}, env=os.environ, project_file=project, user_file=user)
     except UntildoneError as trouble:
-        wrong = Finding(
-            name="settings", status="missing", detail=str(trouble), remedy="fix or trust the file it names"
-        )
+        wrong = Finding(name="settings", status="missing", detail=str(trouble), remedy="fix or trust the file it names")
         return wrong, config.resolve({}, env={"HOME": "/"}).values
     files = [str(path) for path in (project, user) if path is not None]
     return Finding(name="settings", status="ok", detail=", ".join(files) or "no files, all defaults"), resolved.values
@@ -256,7 +254,8 @@ def _room(database: Path) -> str:
         page, pages, free = (
             connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
         )
-    return f"{size(page * pages)}, {size(page * free)} of it free"
+    unused = f", {size(page * free)} of it not used" if free else ""
+    return f"{size(page * pages)}{unused}"
 
 
 def _damage(database: Path) -> str:

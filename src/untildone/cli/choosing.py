@@ -28,7 +28,7 @@ async def find_run(log: EventLog, wanted: str | None, folder: Path, *, acting: b
     here = os.path.realpath(folder)
     near = await _near(log, rows, here)
     if not near:
-        raise RunNotFound(f"no run in {here} yet: start one with `untildone run`, or see `untildone ls`")
+        raise RunNotFound(f'no run in {here} yet: start one with `untildone run "GOAL" -m 5`, or see `untildone ls`')
     living = [row for row in near if row.alive]
     found = next((row for row in living if row.folder == here), (living or near)[0])
     others = [one_line(row.name) for row in living if row is not found]

@@ -100,7 +100,9 @@ def waive(run: str, patterns: tuple[str, ...], store: str | None, cwd: str | Non
     nothing = "" if passes else "; nothing that was found last is meant by that"
     click.echo(f"{row.name}: {', '.join(patterns)} may change{nothing}")
     if not row.alive:
-        click.echo(f"resume it with `untildone resume {row.name}`" + (", which checks again first" if looks_again else ""))
+        click.echo(
+            f"resume it with `untildone resume {row.name}`" + (", which checks again first" if looks_again else "")
+        )
 
 
 async def _waive(run: str, store: Path, folder: Path, patterns: Sequence[str]) -> tuple[RunRow, LoopState, bool]:

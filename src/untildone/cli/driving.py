@@ -13,7 +13,7 @@ import click
 
 from untildone import wiring
 from untildone.cli.signals import StopSignals
-from untildone.cli.streams import put, say
+from untildone.cli.streams import hanging, put, say, screen_width
 from untildone.core.dataclass import dataclass
 from untildone.core.events import ContinuousResumed, Event, Record
 from untildone.core.oneliners import check_template, closing_lines, result_line
@@ -190,7 +190,8 @@ def show_result(state: LoopState, now: float, output: Output) -> None:
     elif output.quiet:
         put(view.exit_reason or view.status)
     else:
-        put("\n".join(closing_lines(view, advice=output.advice)))
+        width = screen_width()
+        put("\n".join(hanging("", line, width) for line in closing_lines(view, advice=output.advice)))
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from untildone.cli.chaining import stands_before_next
 from untildone.cli.choosing import find_run
 from untildone.cli.driving import opened
 from untildone.cli.options import folder_of, place_options, run_argument, store_of
-from untildone.cli.streams import screen_width
-from untildone.cli.tables import hanging, iterations_table, runs_table, status_text
+from untildone.cli.streams import hanging, screen_width
+from untildone.cli.tables import iterations_table, runs_table, status_text
 from untildone.config import expanded
 from untildone.core.chain import not_started
 from untildone.core.codec import to_wire
@@ -246,6 +246,9 @@ def replay(run: str | None, store: str | None, cwd: str | None, *, changes: tupl
         row = await place.find(log, run)
         records = await log.read(row.run_id)
         table = iterations_table(records, screen_width())
-        return f"{table}\n\n{what_if(records, tried).text}" if tried else table
+        if not tried:
+            return table
+        told = what_if(records, tried).text.split("\n")
+        return "\n".join([table, "", *(hanging("", line, screen_width()) for line in told)])
 
     click.echo(_look(store, cwd, work))

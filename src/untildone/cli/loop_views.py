@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from untildone.cli.tables import aligned, hanging, iterations_table, status_text
+from untildone.cli.streams import hanging
+from untildone.cli.tables import aligned, iterations_table, status_text
 from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.events import IterationCompleted, IterationStarted, Record

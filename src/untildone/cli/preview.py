@@ -4,8 +4,7 @@ import asyncio
 import re
 from pathlib import Path
 
-from untildone.cli.streams import screen_width
-from untildone.cli.tables import hanging
+from untildone.cli.streams import hanging, screen_width
 from untildone.config import is_file
 from untildone.core.claims import streak_needed
 from untildone.core.contract import CheckSpec

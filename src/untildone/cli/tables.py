@@ -1,9 +1,8 @@
 """Tables and paragraphs of plain text for the looking commands."""
 
-import re
-import textwrap
 from collections.abc import Container, Iterable, Sequence
 
+from untildone.cli.streams import hanging
 from untildone.core.durations import format_duration
 from untildone.core.events import Record
 from untildone.core.figures import dollars, short_commit
@@ -15,8 +14,7 @@ from untildone.ports import RunRow
 _NAME_WIDTH = 40
 _SUMMARY_WIDTH = 60
 _NARROWEST = 12
-"""Columns below which cutting or wrapping leaves nothing to read."""
-_TIED = "\N{NO-BREAK SPACE}"
+"""Columns below which cutting leaves nothing to read."""
 
 
 def runs_table(rows: Sequence[RunRow], now: float, width: int | None = None, *, in_session: Container[str] = ()) -> str:
@@ -90,17 +88,6 @@ def status_text(view: RunView, width: int | None = None) -> str:
 
 def _ledger(view: RunView) -> list[tuple[str, str]]:
     return [(label, text) for label, text in (("paid by", view.paid_by), ("lost", view.lost)) if text]
-
-
-def hanging(start: str, text: str, width: int | None) -> str:
-    """`text` after `start`, its further lines below its first; a `command` to be copied stays in one piece."""
-    if width is None or columns(start) + columns(text) <= width or width < columns(start) + _NARROWEST:
-        return start + text
-    whole = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", _TIED), text)
-    lines = textwrap.wrap(
-        whole, width - columns(start), break_long_words=False, break_on_hyphens=False, drop_whitespace=True
-    )
-    return start + f"\n{' ' * columns(start)}".join(lines).replace(_TIED, " ")
 
 
 def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> str:

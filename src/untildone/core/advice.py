@@ -19,12 +19,13 @@ _FLAGS: Mapping[Reason, str] = {
     Reason.DEADLINE: "--deadline",
 }
 
+_UNVERIFIED = "Nothing was verified: review the work (`untildone brief {name}`); next time give `--check CMD`."
 _ADVICE: Mapping[Reason, str] = {
     Reason.SHUTDOWN_SIGNAL: "Resume: `untildone resume {name}`.",
     Reason.STOP_REQUESTED: "Resume: `untildone resume {name}`.",
     Reason.TAKEN_OVER: "It continues there. Take it back: `untildone resume --from-server {id} --take`.",
     Reason.VALIDATION_PASSED: "Review the commits; `untildone brief {name}` has the evidence.",
-    Reason.COMPLETION_SIGNAL: "Nothing was verified: review the work (`untildone brief {name}`), and next time give `--check CMD`.",
+    Reason.COMPLETION_SIGNAL: _UNVERIFIED,
     Reason.BLOCKED: 'Remove the obstacle, or answer with `untildone message {name} "..."`, '
     "then `untildone resume {name}`.",
     Reason.PERMISSION_DENIED: "Allow what was denied with `untildone resume {name} --allowed-tools ...`, "
@@ -55,11 +56,12 @@ _ADVICE: Mapping[Reason, str] = {
 
 _IN_SESSION: Mapping[Reason, str] = {
     Reason.VALIDATION_PASSED: "Review the work; `untildone brief {name}` says what was checked.",
-    Reason.COMPLETION_SIGNAL: "Nothing was verified: review the work (`untildone brief {name}`), and next time give `--check CMD`.",
+    Reason.COMPLETION_SIGNAL: _UNVERIFIED,
 }
 _BEGIN_ANEW = "Start a new one in a session with `/untildone:loop`; `untildone loop history {name}` has its goal."
 _LOOP_GONE = (
-    "No session has this loop open: resume its session, or continue the loop in another one with `/untildone:loop --adopt`; "
+    "No session has this loop open: resume its session, or continue the loop in another one with "
+    "`/untildone:loop --adopt`; "
     "`untildone loop stop {name}` ends it. If its state file is gone, start a new one."
 )
 

@@ -72,7 +72,9 @@ def _api_retry(event: tr.AgentSystem, _: float) -> str:
     status, delay = data.get("error_status"), data.get("retry_delay_ms")
     what = f"answered {status}" if status is not None else "could not be reached"
     when = f" in {delay / 1000:.1f}s" if isinstance(delay, int | float) else ""
-    tries = f"{data.get('attempt')} of {data.get('max_retries')}"
+    attempt, most = data.get("attempt"), data.get("max_retries")
+    counted = isinstance(attempt, int) and isinstance(most, int) and attempt <= most
+    tries = f"{attempt} of {most}" if counted else f"try {attempt}"
     return f"the API {what} ({data.get('error')}): Claude tries again{when} ({tries})"
 
 

@@ -69,7 +69,7 @@ def _glance_line(event: ev.IterationValidation) -> str:
     """A look without a claim: how far the work is."""
     red = [f"{shown_check(check)} ({_how(check)})" for check in event.checks if not check.passed]
     failed = f": {'; '.join(red)}" if red else ""
-    said = f"{len(event.checks) - len(red)} of {count(len(event.checks), 'check')} pass so far{failed}"
+    said = f"checks so far: {len(event.checks) - len(red)} of {len(event.checks)} passed{failed}"
     return one_line(said if event.checks else "no check could be run", 3 * _DETAIL)
 
 
@@ -149,7 +149,7 @@ def _merged(event: ev.LandingMerged, _: float) -> str:
 
 def _reverted(event: ev.LandingReverted, _: float) -> str:
     why = for_people("checks", event.reason)
-    said = f"taken back: {event.base} failed its checks with {_commit(event.merged)}, {_commit(event.revert)} reverts it: {why}"
+    said = f"{event.base} failed its checks with {_commit(event.merged)}, {_commit(event.revert)} reverts it: {why}"
     return one_line(said, 2 * _DETAIL)
 
 

@@ -253,7 +253,9 @@ def _raise(limit_type: str, state: LoopState) -> str:
     return (
         ""
         if reason is None
-        else advice(reason, state).replace("Resume with a higher limit: `untildone resume", "Raise it with `untildone limits", 1)
+        else advice(reason, state).replace(
+            "Resume with a higher limit: `untildone resume", "Raise it with `untildone limits", 1
+        )
     )
 
 

@@ -39,7 +39,7 @@ def obstacles(state: LoopState) -> list[str]:
 
 
 def guard_text(findings: Sequence[Finding]) -> str:
-    """`2 problems block completion: tests/test_a.py:3 skip added, ...; 1 reported`; empty when nothing guarded changed."""
+    """`2 problems block completion: tests/test_a.py:3 skip added, ...`; empty when nothing guarded changed."""
     stops = [finding for finding in findings if finding.blocking]
     told = len(findings) - len(stops)
     parts = []

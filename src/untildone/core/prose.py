@@ -31,19 +31,12 @@ def prose_lines(text: str, *, last: bool = False) -> list[str]:
     lines = split_lines(without_status(printable(text, lines=True)))
     lines = _without_open_block(lines)
     is_code = fenced(lines, unclosed=True)
-    return [
-        said for line, code in zip(lines, is_code, strict=True) if not code and (said := _plain(one_line(line)))
-    ]
+    return [said for line, code in zip(lines, is_code, strict=True) if not code and (said := _plain(one_line(line)))]
 
 
 def headline(text: str, width: int) -> str:
     """The first sentence of a message that says something, for a title; empty where there is none."""
-    said = [
-        sentence
-        for line in prose_lines(text)
-        if not line.endswith(":")
-        for sentence in _SENTENCE_END.split(line)
-    ]
+    said = [sentence for line in prose_lines(text) if not line.endswith(":") for sentence in _SENTENCE_END.split(line)]
     telling = next((sentence for sentence in said if not _FILLER.fullmatch(sentence)), said[0] if said else "")
     title = telling.rstrip(" .;,")
     kept = cut(title, width)

@@ -182,6 +182,8 @@ class LoopState:
 
     attempts: int = 0
     successes: int = 0
+    excused: int = 0
+    """Attempts that were cut off and are no failure: a human stopped them, or a limit did."""
     failures_in_a_row: int = 0
     denials_in_a_row: int = 0
     last_denials: tuple[str, ...] = ()

@@ -70,7 +70,11 @@ EXITS: tuple[Exit, ...] = (
 )
 
 
-SIGNALS = {"SIGINT": "Ctrl+C was pressed", "SIGTERM": "the program was told to stop", "SIGHUP": "the terminal was closed"}
+SIGNALS = {
+    "SIGINT": "Ctrl+C was pressed",
+    "SIGTERM": "the program was told to stop",
+    "SIGHUP": "the terminal was closed",
+}
 """What a signal that stops a run means."""
 
 
@@ -94,7 +98,9 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.AUTHENTICATION: Ending(6, "the login or key was refused"),
     Reason.BILLING: Ending(6, "the account has no credit or is on hold"),
     Reason.MODEL_NOT_FOUND: Ending(2, "the model does not exist or is not allowed"),
-    Reason.USAGE_LIMIT: Ending(6, "the usage limit is reached; waiting for its reset is switched off or would take too long"),
+    Reason.USAGE_LIMIT: Ending(
+        6, "the usage limit is reached; waiting for its reset is switched off or would take too long"
+    ),
     Reason.OUTAGE: Ending(6, "rate limits, overload or network trouble lasted longer than the outage budget"),
     Reason.CONSECUTIVE_ERRORS: Ending(1, "too many iterations in a row failed"),
     Reason.CIRCUIT_OPEN: Ending(4, "the agent is stuck (the circuit breaker is open)"),

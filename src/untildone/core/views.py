@@ -64,7 +64,7 @@ class RunView:
     attempts: int
     successes: int
     failed: int
-    """Attempts that are over and were no success."""
+    """Attempts that failed. One that a human or a limit cut off is no failure."""
     under_way: bool
     """That iteration is not over: it runs, is being checked, or will be tried again."""
     iteration_started_at: float | None
@@ -148,7 +148,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         iterations_at_most=_at_most(state),
         attempts=state.attempts,
         successes=state.successes,
-        failed=_failed(state),
+        failed=max(0, _unsuccessful(state) - state.excused),
         under_way=state.open is not None or state.retry is not None or state.claim_due,
         iteration_started_at=state.open.started_at if state.open else None,
         gauges=tuple(_gauges(state, now if alive else state.last_at, zone)),
@@ -201,7 +201,11 @@ def _status(state: LoopState, now: float, *, alive: bool) -> tuple[Status, str, 
         case "completed" | "suspended":
             return state.phase, f"{state.phase}: {meaning(state.stop_reason or '')}", None
         case _ if not alive:
-            why = "no session has it, and its end was not recorded" if state.spec.in_session else "the program that ran it is gone"
+            why = (
+                "no session has it, and its end was not recorded"
+                if state.spec.in_session
+                else "the program that ran it is gone"
+            )
             return "interrupted", f"interrupted ({why})", None
         case _:
             return _at_work(state, now)
@@ -239,14 +243,14 @@ def _by_itself(decision: Decision, state: LoopState) -> str:
     return "running the checks" if isinstance(decision, Baseline | Verify) else "running"
 
 
-def _failed(state: LoopState) -> int:
+def _unsuccessful(state: LoopState) -> int:
     under_way = state.open is not None or state.retry is not None
     return max(0, state.attempts - state.successes - under_way)
 
 
 def _at_most(state: LoopState) -> int | None:
     """Attempts there can be: failed ones do not use up `max_runs`."""
-    ends = [] if state.policy.max_runs is None else [state.policy.max_runs + _failed(state)]
+    ends = [] if state.policy.max_runs is None else [state.policy.max_runs + _unsuccessful(state)]
     if state.policy.max_iterations is not None:
         ends.append(state.policy.max_iterations)
     return min(ends) if ends else None

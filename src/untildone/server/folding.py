@@ -20,7 +20,7 @@ from untildone.core.history import IterationRow, changed_rows, rows_needed, runn
 from untildone.core.limits import limit_of
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
-from untildone.core.stopping import Reason, cause, meaning
+from untildone.core.stopping import Reason, cause
 from untildone.core.views import NO_SESSION, RunView, run_view
 from untildone.server.archive.port import (
     AT_WORK,
