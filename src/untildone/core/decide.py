@@ -45,7 +45,7 @@ class Iterate:
     retry: int = 0
     session: str | None = None
     handoff: bool = False
-    """One last word out of the reserve: notes for whoever comes next."""
+    """One last word out of the reserve: notes for the next driver."""
     instead: str | None = None
     """The fallback that takes over: a model, or `agent:NAME`."""
     review: bool = False

@@ -199,7 +199,7 @@ class Landing:
     ci_poll: float = 10.0
     """Seconds between two looks at a pull request; they grow while nothing happens."""
     fixes: int = 3
-    """How often the agent may mend what keeps its work from landing: red CI, comments, conflicts."""
+    """How often the agent may fix what keeps its work from landing: red CI, comments, conflicts."""
     close_failed: bool = False
     """Close the pull request and delete its branch when landing fails. Otherwise both are kept."""
     delete_branch: bool = True
