@@ -164,7 +164,9 @@ async def test_a_driver_that_was_replaced_in_the_new_file_has_lost_its_lease(
     lease = await begin(log, tmp_path)
     await log.append("r1", [asks("mine")], lease=lease)
     refused = await _step(driver, "three")
-    assert refused.startswith(f"LeaseLost {db} was deleted or replaced, and meanwhile run name of r1 (r1) is running in ")
+    assert refused.startswith(
+        f"LeaseLost {db} was deleted or replaced, and meanwhile run name of r1 (r1) is running in "
+    )
     assert await _contents(log) == [(1, "mine")]
 
 

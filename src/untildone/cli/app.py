@@ -30,7 +30,7 @@ COMMANDS = {
         "loop": ("looping", "Loops in interactive sessions: begin, look, end."),
     },
     "Look": {
-        "status": ("looking", "Where a run stands."),
+        "status": ("looking", "The state of a run: what it does, what it cost, what comes next."),
         "log": ("looking", "What happened, line by line."),
         "ls": ("looking", "All runs."),
         "brief": ("looking", "The report of a run, as Markdown."),

@@ -74,7 +74,7 @@ def uninstall() -> None:
 
 @autostart.command()
 def status() -> None:
-    """Say whether interrupted runs are taken up after a reboot."""
+    """Say whether interrupted runs are resumed after a reboot."""
     service = service_here()
     found = _existing(service)
     if found is None:

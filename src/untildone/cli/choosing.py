@@ -34,9 +34,9 @@ async def find_run(log: EventLog, wanted: str | None, folder: Path, *, acting: b
     others = [one_line(row.name) for row in living if row is not found]
     if others and acting and found.folder != here:
         names = ", ".join((one_line(found.name), *others))
-        raise UsageError(f"{count(len(living), 'run')} are at work in this repository: name the one you mean ({names})")
+        raise UsageError(f"{count(len(living), 'run')} are running in this repository: name the one you mean ({names})")
     if others:
-        say(f"this is {one_line(found.name)}; also at work in this repository: {', '.join(others)}")
+        say(f"this is {one_line(found.name)}; also running in this repository: {', '.join(others)}")
     elif found.folder != here:
         say(f"this is {one_line(found.name)}, in {one_line(found.folder)}")
     return found

@@ -66,7 +66,7 @@ def _look(store: str | None, cwd: str | None, work: Any) -> Any:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @place_options
 def status(run: str | None, store: str | None, cwd: str | None, *, as_json: bool) -> None:
-    """Where a run stands: the named one, or the newest of this folder."""
+    """The state of a run: the named one, or the newest of this folder."""
 
     async def work(log: EventLog, place: Place) -> str:
         try:

@@ -135,7 +135,7 @@ def _is_open(entry: "Entry") -> bool | None:
 def history_table(found: Sequence[tuple[RunRow, LoopState]], now: float, width: int | None = None) -> str:
     """Loops that are over, one a line."""
     if not found:
-        return "no loop is over yet: `untildone loop status` shows those at work"
+        return "no loop is over yet: `untildone loop status` shows the running ones"
     rows = [("LOOP", "ENDED", "TURNS", "COST", "RESULT", "GOAL")]
     for row, state in found:
         view = run_view(state, now, alive=False)

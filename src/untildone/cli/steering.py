@@ -304,7 +304,7 @@ def _ask(run: str | None, store: str | None, cwd: str | None, wish: Wish, *, liv
             state = await load_state(log, row.run_id)
             wiring.refuse_in_session(state)
             if living and not row.alive:
-                raise UsageError(f"{row.name} is not running: `untildone status {row.name}` says where it stands")
+                raise UsageError(f"{row.name} is not running: `untildone status {row.name}` says why")
             # Between two goals of a chain somebody still listens: a stop keeps the next one from starting.
             if state.phase == "completed" and not (row.alive and has_next(state) and isinstance(wish, StopRequested)):
                 raise UsageError(f"{row.name} is done, nothing of this would reach it: start a new run")

@@ -195,7 +195,7 @@ class Landing:
     ci_timeout: float = 1800.0
     """Seconds to wait for the checks and reviews of a pull request."""
     ci_start: float = 180.0
-    """Seconds to wait for checks to appear at all; after that there are none."""
+    """Seconds to wait for checks to appear at all; after that, the run goes on without them."""
     ci_poll: float = 10.0
     """Seconds between two looks at a pull request; they grow while nothing happens."""
     fixes: int = 3

@@ -69,8 +69,8 @@ SETTINGS: tuple[Setting, ...] = (
     _setting(
         "policy", "limits", "max_duration", units.limit_duration, "DURATION", "--max-duration",
         older_env=("CONTINUOUS_MAX_DURATION",),
-        help="Stop after this long at work, waits included; time in which the run was stopped or the machine slept "
-        "does not count.",
+        help="Stop after this much running time, waits included; time in which the run was stopped or the machine "
+        "slept does not count.",
     ),
     _setting(
         "policy", "limits", "deadline", units.moment, "HH:MM", "--deadline",
