@@ -257,7 +257,7 @@ class RunSpec:
     commit_notes: bool = False
     """Include the notes file in those commits."""
     commit_message: Literal["summary", "agent"] = "summary"
-    """Commit messages: a line that says what was done, in the agent's words, or a whole message it is asked to write."""
+    """Commit messages: a line about what was done, in the words of the agent, or a whole message it is asked for."""
     branch: bool = True
     """Start a branch when the repository's default branch is checked out."""
     branch_per: Literal["run", "iteration"] = "run"
