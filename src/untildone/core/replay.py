@@ -132,8 +132,9 @@ def _still_stops(found: _StopFound | None, record: ev.Record) -> _StopFound | No
 def _stop_before(state: LoopState, record: ev.Record) -> _StopFound | None:
     """The stop that was due when the run went on to this record, or the recorded one if it came from outside."""
     event = record.event
-    if _starts_work(event):
-        return _due(state, record.at)
+    if isinstance(event, ev.IterationStarted):
+        found = None if event.handoff else _due(state, record.at)
+        return None if found and found.answer_assumed and event.question else found
     if not isinstance(event, ev.ContinuousSuspended | ev.ContinuousCompleted):
         return None
     found = _due(state, record.at)
