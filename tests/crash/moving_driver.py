@@ -59,7 +59,7 @@ class Boundaries:
     async def _pass(self, point: str) -> None:
         os.write(self._file, f"{point}\n".encode())
         if point == FIRST and self._when != "takes":
-            await self._telling.until(self._telling.has_begun)  # before that there is nothing to resume
+            await self._telling.until(self._telling.has_begun)  # before that there is nothing to go on with
         if point == self._die_at:
             if self._when == "told":
                 await self._telling.until(self._telling.has_all)
