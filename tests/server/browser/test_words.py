@@ -46,7 +46,7 @@ def test_what_a_human_asked_for_is_no_trouble(room: Room, stage: Stage) -> None:
     )
     page = room.page(operator=True)
     page.goto(f"{stage.url}/runs/asked")
-    expect(page.locator("#headline")).to_contain_text(f"Stopped by {who}; go on with")
+    expect(page.locator("#headline")).to_contain_text(f"Stopped by {who}; resume:")
     expect(page.locator("#part-trouble")).to_contain_text("No faults.")
     step = page.locator("#step-4")
     expect(step.locator(".badge").first).to_have_text("stopped")
