@@ -172,7 +172,7 @@ async def test_an_end_that_was_forged_is_no_end(log: EventLog, store: Path, tmp_
     state = await load_state(log, LOOP)
     view = run_view(state, 200.0, alive=False)
     assert (state.phase, view.status, view.success, view.verified) == ("running", "interrupted", False, False)
-    assert "no end of it was noted" in view.phase
+    assert "its end was not recorded" in view.phase
     assert view.meddling == ("2 notes were not written by the hook and not believed",)
 
 

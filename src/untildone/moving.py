@@ -229,7 +229,7 @@ async def bring_here(reader: Reader, run_id: str, to: Destination) -> list[str]:
     Accounts(to.store).write(account)
     named = {"name": state.spec.name, "folder": folder, "status": state.phase}
     if not await to.log.adopt(run_id, records, **named, replacing=comes_back):
-        raise UsageError(f"run {run_id} is here already: go on with `untildone resume {run_id}`")
+        raise UsageError(f"run {run_id} is here already: resume it with `untildone resume {run_id}`")
     Accounts(to.store).write(account)
     return [*lines, *told, *stays_behind(state, received.missing)]
 
@@ -240,7 +240,7 @@ async def _comes_back(log: EventLog, far: FarRun) -> bool:
     if row is None:
         return False
     if row.alive or far.tenure <= fold(await log.read(far.run_id)).tenure:
-        raise UsageError(f"run {far.run_id} is here already: go on with `untildone resume {far.run_id}`")
+        raise UsageError(f"run {far.run_id} is here already: resume it with `untildone resume {far.run_id}`")
     return True
 
 
@@ -253,7 +253,7 @@ def _refuse_unmovable(state: LoopState, far: FarRun, to: Destination) -> None:
             "A run can move that was started with --server and --portable, or as a worker"
         )
     if state.phase == "completed":
-        raise UsageError(f"{name} is done: there is nothing to go on with")
+        raise UsageError(f"{name} is done: there is nothing to resume")
     if beyond := outside(state.spec):
         raise UsageError(
             f"{name} reads {one_line(beyond[0], 200)}, which lies outside of its folder: on another machine that would "

@@ -67,7 +67,7 @@ def refuse_in_session(state: LoopState) -> None:
     """UsageError for a loop inside Claude Code: no program drives it, so that nothing of this would reach it."""
     if state.spec.in_session:
         raise UsageError(
-            f"{state.spec.name} is a loop inside a Claude Code session, which alone can go on with it: "
+            f"{state.spec.name} is a loop inside a Claude Code session, and only that session can continue it: "
             f"`untildone loop stop {state.run_id}` ends it; see `untildone loop --help` for what else can be done"
         )
 

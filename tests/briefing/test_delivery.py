@@ -68,7 +68,7 @@ def test_flakiness_blame_and_the_log_stand_beside_the_verdict() -> None:
     baseline = ev.BaselineTaken(commit="5747a47", room="clean", checks=(check(passed=False),))
     text = told(baseline, *WORK, validation(1, passed=False, checks=(seen,)), checks=("pytest -q",))
     evidence = section(text, "Evidence")
-    assert "`pytest -q`: **flaky**: it gave both verdicts on one commit; was red before the run, too" in evidence
+    assert "`pytest -q`: **flaky**: it gave both verdicts on one commit; was already failing before the run" in evidence
     assert "; `shared with the tree, read-only: node_modules`; all it printed: `/state/logs/1.log`" in evidence
     assert "Before any work was done, `pytest -q` failed: that was not this run's doing." in evidence
 
@@ -94,7 +94,7 @@ def test_the_guard_is_always_in_the_report() -> None:
         ),
         title,
     )  # fmt: skip
-    assert "In the way of done:\n\n- `tests/test_a.py:3`: a test is skipped (`@skip`)" in found
+    assert "Completion is blocked:\n\n- `tests/test_a.py:3`: a test is skipped (`@skip`)" in found
     by = r"Waived by `untildone waive \(user ada\)` at [-\d: ]+:"
     assert re.search(by + r"\n\n- `.github/workflows/ci.yml:1`: the CI was changed", found)
     assert "Waived by the settings of the run (`waive`):\n\n- `docs/ci.yml:1`: the CI was changed" in found
@@ -127,10 +127,10 @@ def test_what_blocks_besides_the_checks_is_not_called_a_failed_check() -> None:
     trouble = ev.LandingFailed(iteration_num=1, reason="not committed: a.py:3 (AWS access key)")
     text = told(*WORK, trouble, green, ev.ContinuousSuspended(stop_reason="max_runs_reached"), checks=("make",))
     assert "the checks failed" not in text
-    assert "and the checks passed, but **something else was in the way of done**" in section(text, "What was done")
+    assert "and the checks passed, but **something else blocked completion**" in section(text, "What was done")
     assert "run 1 time by the loop itself, 1 passed" in section(text, "Evidence")
     left = section(text, "What was not done, and why")
-    assert "In the way of done: `1 in the way of done: tests/test_a.py:3 skip added`" in left
+    assert "Completion is blocked: `1 problem blocks completion: tests/test_a.py:3 skip added`" in left
     assert "`the work is not committed: a.py:3 (AWS access key)`" in left
     assert "untildone waive it tests/test_a.py" in section(text, "What to do next")
 
@@ -185,7 +185,7 @@ def test_where_the_work_is() -> None:
     assert "untildone land it" in section(text, "What to do next")
     stop = ev.ContinuousSuspended(stop_reason="stop_requested")
     cut = told(*begun, stop, checks=("make",), landing=Landing(land="pr"))
-    assert "**Done and verified, but not landed yet: asked for by a person" in cut
+    assert "**Done and verified, but not landed yet: a person stopped it" in cut
     orders = "The work conflicts with main in a.txt. Merge main into your branch, and claim again."
     rejected = told(*begun, ev.LandingRejected(cause="conflict", detail=orders), landing=Landing(land="merge"))
     assert "sent back to the agent: `The work conflicts with main in a.txt`" in section(rejected, "Where the work is")

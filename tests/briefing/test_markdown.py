@@ -38,7 +38,7 @@ def test_a_verified_night_says_so_first() -> None:
     head = briefing(night()).split("## ", 1)[0]
     assert "**Done and verified:" in head
     assert "fix the parser" in head
-    assert "3 iterations, 3 without a fault, 0 failed" in head
+    assert "3 iterations, 0 failed" in head
     assert "$3.86 + about $0.02 (estimate)" in head
     assert "branch `untildone/it`" in head
 
@@ -92,7 +92,7 @@ def test_a_failed_night_says_what_fails_and_what_to_type() -> None:
         ev.ContinuousSuspended(stop_reason="max_cost_reached"),
         checks=("pytest -q",),
     )
-    assert "**Not done: the money is spent.**" in text
+    assert "**Not done: reached the limit of cost.**" in text
     assert "exit code 3" in text
     left = section(text, "What was not done, and why")
     assert f"```text\n{tail}\n```" in left
@@ -129,13 +129,13 @@ def test_an_empty_run() -> None:
     nothing = render(LoopState(), [], START)
     assert "Nothing has happened yet." in nothing
     begun = told(alive=True)
-    assert "Nothing: no iteration ended without a fault." in section(begun, "What was done")
+    assert "Nothing: no iteration succeeded." in section(begun, "What was done")
     assert "**Not done yet: running.**" in begun
 
 
 def test_a_run_that_lost_its_driver_is_not_called_running() -> None:
     text = told(started(1), alive=False)
-    assert "**Not done yet: interrupted (its driver is gone).**" in text
+    assert "**Not done yet: interrupted (the program that ran it is gone).**" in text
     assert "untildone resume it" in section(text, "What to do next")
 
 
@@ -155,7 +155,7 @@ def test_a_crash_is_told_with_what_was_mended_and_booked() -> None:
     assert "iteration 1 was closed and its cost booked, 2 leftover processes ended" in faults
     assert "kept as `refs/untildone/run1/1`" in faults
     assert "`a b.py`" in section(text, "What was not done, and why")
-    assert "(2 drivers in all)" in text
+    assert "(2 starts in all)" in text
     assert "$0.30 + about $0.05 (estimate)" in section(text, "Spend")
 
 

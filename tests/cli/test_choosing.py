@@ -95,10 +95,10 @@ def test_of_several_at_work_one_is_shown_and_the_others_are_named(repo: Path, sa
         driven(tree_of(repo, f"t{number}"), f"t{number}", f"{number}" * 12)
     said = say("status")
     assert "t3 (333333333333)" in said.out
-    assert said.err == "untildone: this is t3; also at work in this repository: t2, t1\n"
+    assert said.err == "untildone: this is t3; also running in this repository: t2, t1\n"
     refused = say("stop")
     assert refused.code == 2
-    assert refused.err == "untildone: 3 runs are at work in this repository: name the one you mean (t3, t2, t1)\n"
+    assert refused.err == "untildone: 3 runs are running in this repository: name the one you mean (t3, t2, t1)\n"
     driven(repo, "here", "444444444444")
     assert "here stops now" in say("stop").out, "the one of this very folder needs no name"
 

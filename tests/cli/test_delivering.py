@@ -99,7 +99,7 @@ def test_a_waiver_is_recorded_and_says_what_it_lets_pass(say: Say, runs: Runs, p
         "lets pass  tests/test_a.py:3: skip added @skip",
         "blocks     .github/workflows/ci.yml:1: ci changed",
         "night: tests/** may change",
-        "go on with `untildone resume night`",
+        "resume it with `untildone resume night`",
     ]
     assert runs.last() == ev.WaiverGiven(by="cli", patterns=("tests/**",), user=pwd.getpwuid(os.getuid()).pw_name)
     told = json.loads(say("waive", "night", "docs/**", "--json").out)
@@ -111,9 +111,9 @@ def test_a_waiver_is_recorded_and_says_what_it_lets_pass(say: Say, runs: Runs, p
 def test_a_waiver_is_seen_by_status_at_once(say: Say, runs: Runs, project: Path) -> None:
     claimed = completed(1, claim=reported("all", done=True))
     runs.begin(project, started(1), claimed, *refused(SKIP)[2:])
-    assert "in the way  1 in the way of done: tests/test_a.py:3 skip added" in say("status", "night").out
+    assert "blocked by  1 problem blocks completion: tests/test_a.py:3 skip added" in say("status", "night").out
     assert "`untildone waive night tests/test_a.py`" in say("status", "night").out
-    assert "which looks again first" in say("waive", "night", "tests").out
+    assert "which checks again first" in say("waive", "night", "tests").out
     assert "in the way" not in say("status", "night").out
 
 

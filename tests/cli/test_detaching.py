@@ -89,7 +89,7 @@ def test_the_command_is_over_once_the_run_is_in_the_log(
     over(runs, row.run_id)
     assert runs.state(row.run_id).phase == "completed"
     # Its last words come after the last event.
-    eventually(lambda: "1 iteration (1 without a fault)" in log.read_text(), "the summary")
+    eventually(lambda: "1 iteration ·" in log.read_text(), "the summary")
 
 
 def test_what_the_run_refuses_is_said_here(say: Say, background: Background, project: Path, store: Path) -> None:
@@ -200,7 +200,7 @@ def test_attach_follows_a_chain(say: Say, runs: Runs, background: Background, pr
     background.let_go()
     out, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
-    assert out.count("1 iteration (1 without a fault)") == 2
+    assert out.count("1 iteration ·") == 2
     assert "iteration 1" in out
     over(runs, next_run_id(run_id))
 
@@ -244,11 +244,11 @@ def test_what_was_cut_off_and_is_left_is_said(say: Say, runs: Runs, project: Pat
     runs.begin(project, *FIRST, status="running", name="c", run_id="ccc")
     runs.begin(project, DONE, status="completed", name="c", run_id="ddd")
     said = say("resume", "--interrupted")
-    assert (said.code, said.out) == (0, "no interrupted runs to take up\n")
+    assert (said.code, said.out) == (0, "no interrupted runs to resume\n")
     for told in (
-        "night (abc123def456) is not taken up: its deadline, 1970-01-01",
-        "b (bbb) is not taken up: it is paused; `untildone resume bbb`",
-        "c (ccc) is not taken up: a newer run of the same name took its place",
+        "night (abc123def456) is not resumed: its deadline, 1970-01-01",
+        "b (bbb) is not resumed: it is paused; `untildone resume bbb`",
+        "c (ccc) is not resumed: a newer run of the same name took its place",
     ):
         assert told in said.err
     assert said.err.count("\n") == 3

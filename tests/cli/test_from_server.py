@@ -220,7 +220,7 @@ def test_what_cannot_go_on_is_said_and_nothing_is_changed(
 def test_a_run_that_is_here_is_resumed_not_fetched(far: Elsewhere, say: Say, runs: Runs, project: Path) -> None:
     runs.begin(project, run_id="here1")
     far.send("here1")
-    assert "is here already: go on with `untildone resume here1`" in say("resume", "--from-server", "here1").err
+    assert "is here already: resume it with `untildone resume here1`" in say("resume", "--from-server", "here1").err
 
 
 def test_a_run_that_went_on_elsewhere_is_not_resumed_here_but_can_be_taken_back(
@@ -240,7 +240,7 @@ def test_a_run_that_went_on_elsewhere_is_not_resumed_here_but_can_be_taken_back(
         assert (said.code, said.err.count("\n")) == (2, 1), said
         assert f"`untildone resume --from-server {run_id} --take`" in said.err
     assert runs.state(run_id).stop_reason == "taken_over"
-    assert "another machine took the run over" in say("status", run_id).out
+    assert "another machine took over the run" in say("status", run_id).out
     assert say("run", "a goal", "--name", runs.state(run_id).spec.name, "-m", "3").code == 2
     # Without git it needs an empty folder, here as anywhere.
     assert say("resume", "--from-server", run_id, "--take", "--cwd", str(tmp_path / "back")).code == 3

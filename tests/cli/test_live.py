@@ -18,7 +18,8 @@ import pytest
 from rich.console import Console, Group
 
 from core.night_kit import HOSTILE, POLICY, night, night_events
-from core.run_kit import START, after, completed, failed, now_of, opening, records, started
+from core.run_kit import START, after, completed, failed, now_of, opening, records, spec, started
+from untildone.cli.driving import Job, shown_at_first
 from untildone.cli.footer import Activity, footer, rows_added
 from untildone.cli.live import LiveScreen
 from untildone.cli.plain import PlainLines
@@ -57,9 +58,29 @@ def test_the_footer_tells_goal_iteration_tool_words_and_limits() -> None:
     text = "\n".join(drawn(*busy()))
     for part in (
         "fix the parser", "iteration 1 of 6", "8s  $ Bash pytest -q", "“then this”",
-        "$0.00 of $5.00", "of 2h", "breaker closed 0/6", "claims 0/2",
+        "$0.00 of $5.00", "of 2h", "not stuck (0 of 6)", "done claims 0 of 2",
     ):  # fmt: skip
         assert part in text
+
+
+def test_the_agents_words_are_prose_without_status_blocks_json_and_code() -> None:
+    activity = Activity()
+    for text in (
+        "I fixed it.\n\n---LOOP_STATUS---\nSTATUS: COMPLETE\nEXIT_SIGNAL: true\n---END_LOOP_STATUS---\n",
+        '```json\n{"status": "x"}\n```\n{"done": true}\n<promise>DONE</promise>',
+        "x" * 5000 + "\nWORK_TYPE: TESTING\n---END_LOOP_STATUS---\n**Now** the docs.",
+    ):
+        activity.see(Record(seq=8, at=START, event=tr.AgentMessage(iteration_num=1, text=text)))
+    assert [word for word in activity.words if "xxx" not in word] == ["I fixed it.", "Now the docs."]
+
+
+def test_the_first_frame_of_a_new_run_has_its_goal_and_limits() -> None:
+    job = Job(run_id="r", begin=(spec(goal="fix the parser"), POLICY))
+    view = run_view(shown_at_first(job, LoopState(), START), START, alive=True)
+    text = "\n".join(drawn(view, Activity(), START))
+    assert "── fix the parser ─" in text
+    assert "before iteration 1 of 6" in text
+    assert "$0.00 of $5.00" in text
 
 
 def test_what_the_loop_looks_at_itself_is_shown_with_its_time_until_something_is_decided() -> None:
@@ -180,7 +201,7 @@ class WatchedScreen(io.StringIO):
 
     def write(self, text: str) -> int:
         written = super().write(text)
-        if "breaker closed" in text:
+        if "not stuck" in text:
             self.has_footer.set()
         return written
 

@@ -110,8 +110,8 @@ def test_a_loop_waits_for_a_session_that_takes_it_up(say: Say, store: Path, proj
         (["start", "x", "--notify", "tgram://a/b"], "only tell webhooks"),
         (["start", "x", "--notify", "http://"], "http"),
         (["start", "x", "--promise", "a\nb"], "one line"),
-        (["stop"], "no loop is at work"),
-        (["reset"], "no loop is at work"),
+        (["stop"], "no loop is running"),
+        (["reset"], "no loop is running"),
         (["adopt"], "no loop waits"),
         (["history", "--replay"], "needs the loop"),
         (["history", "nobody"], "no run called"),
@@ -358,10 +358,10 @@ def test_a_passed_check_closes_the_breaker(say: Say, hook: Hook, project: Path) 
     started(say, "--check", "test -e done", "--promise", "DONE")
     adopted(hook)
     stop(hook, "DONE")
-    assert "closed 1/5" in say("status").out
+    assert "not stuck (1 of 5)" in say("status").out
     (project / "done").touch()
     stop(hook, "DONE")
-    assert "closed 0/5" in say("status").out
+    assert "not stuck (0 of 5)" in say("status").out
 
 
 def test_what_is_claimed_in_the_very_last_turn_is_recorded(say: Say, hook: Hook) -> None:
@@ -439,13 +439,13 @@ def test_reset_counts_anew(say: Say, hook: Hook, store: Path, project: Path) -> 
     assert json.loads(say("loop", "status", "--json").out)["loop"]["iteration"] == 3
     assert say("loop", "reset", "--turns").code == 0
     assert json.loads(say("loop", "status", "--json").out)["loop"]["iteration"] == 1
-    assert "closed 0/5" in say("status").out
+    assert "not stuck (0 of 5)" in say("status").out
 
 
 def test_status_shows_this_loop_in_full_and_others_in_short(
     say: Say, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "no loop is at work" in say("loop", "status").out
+    assert "no loop is running" in say("loop", "status").out
     assert json.loads(say("loop", "status", "--json").out) == {"loop": None, "file_here": None, "elsewhere": []}
     here = started(say, "--deadline", "2099-01-01T00:00", "--check", "make \x1b]0;x\x07test")
     other = tmp_path / "other"
@@ -467,7 +467,7 @@ def test_a_file_that_came_from_elsewhere_is_pointed_out_and_adopted_with_its_che
     text = loop_file.new_file("Foreign goal", checks=("touch ran",), promises=("DONE",))
     (project / ".untildone/loop.md").write_text(text)
     assert stop(hook, "DONE") == {}
-    assert "nobody started it on this machine" in say("loop", "status").out
+    assert "was not started on this machine" in say("loop", "status").out
     assert not (project / "ran").exists()
     said = say("loop", "adopt")
     assert (said.code, "it runs: touch ran" in said.out) == (0, True)
@@ -539,7 +539,7 @@ def test_a_reboot_takes_up_no_loop(say: Say, hook: Hook) -> None:
     stop(hook, "half")
     say("ls")
     said = say("resume", "--interrupted")
-    assert (said.code, said.out) == (0, "no interrupted runs to take up\n")
+    assert (said.code, said.out) == (0, "no interrupted runs to resume\n")
 
 
 def test_a_run_of_the_same_goal_is_another_run(say: Say, project: Path) -> None:

@@ -66,11 +66,23 @@ def test_an_option_whose_value_may_be_left_out_swallows_no_goal(
             "--worktree took 'TODO.md' for its BRANCH[:BASE]: put it before --worktree",
         ),
         (["tasks"], "Missing argument 'FILE'."),
-        (["run", "a goal", "--wortree"], "No such option '--wortree'"),
+        (["run", "a goal", "--wortree"], "no option --wortree: did you mean --worktree?"),
+        (["run", "a goal", "--chekc", "make"], "no option --chekc: did you mean --check?"),
+        (["status", "--jsno"], "no option --jsno: did you mean --json?"),
+        (["run", "a goal", "--zzzzzz"], "no option --zzzzzz: `untildone run --help` lists them"),
+        (["run", "fix", "the", "tests"], "put the goal in quotes: untildone run 'fix the tests' -m 1"),
+        (
+            ["run", "fix", "--check", "pytest -q", "the", "tests"],
+            "put the goal in quotes: untildone run 'fix the tests' --check 'pytest -q' -m 1",
+        ),
+        (["run", "fix", "the", "--worktree"], "put the goal in quotes: untildone run 'fix the' --worktree -m 1"),
+        (["run", "a goal", "-max-cost", "5"], "-max-cost: a long option begins with two dashes: write --max-cost"),
+        (["run", "-prompt", "a goal"], "-prompt: a long option begins with two dashes: write --prompt"),
+        (["run", "a goal", "-max-cost=5"], "-max-cost=5: a long option begins with two dashes: write --max-cost=5"),
     ],
 )
 def test_a_word_in_the_wrong_place_is_told_in_one_line(say: Say, words: list[str], line: str) -> None:
-    said = say(*words, "-m", "1")
+    said = say(*words, *([] if words[0] == "status" else ["-m", "1"]))
     assert (said.code, said.out) == (2, "")
     assert line in said.err
     assert said.err.count("\n") == 1

@@ -67,7 +67,7 @@ def test_other_ways_to_be_asked_to_end_stop_it_in_order_too(runs: Runs, argv: li
         child.send_signal(signal.Signals[name])
         out, err = child.communicate(timeout=PATIENCE)
     assert (child.returncode, err) == (130, f"untildone: stopping ({name}); once more to end at once\n")
-    assert "asked to end" in out or "the terminal is gone" in out
+    assert "told to stop" in out or "the terminal was closed" in out
     events = events_of_the_only_run(runs)
     assert [event.signal for event in events if isinstance(event, StopRequested)] == [name]
     assert isinstance(events[-1], ContinuousSuspended)

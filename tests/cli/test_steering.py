@@ -111,7 +111,7 @@ def test_the_last_limit_is_not_lifted_by_the_way(say: Say, runs: Runs, project: 
     for command in ("limits", "resume"):
         said = say(command, "night", "-m", "0")
         assert said.code == 2
-        assert "nothing would limit night any more" in said.err
+        assert "night would have no limit left" in said.err
         assert "--unbounded" in said.err
     assert runs.last() == SUSPENDED
     assert say("limits", "night", "-m", "0", "--max-cost", "1").code == 0

@@ -2,7 +2,8 @@
 
 import pytest
 
-from untildone.cli.tables import aligned, hanging, runs_table
+from untildone.cli.streams import hanging
+from untildone.cli.tables import aligned, runs_table
 from untildone.core.printable import columns
 from untildone.ports import RunRow
 
@@ -19,7 +20,9 @@ def test_nothing_is_wrapped_for_programs_or_on_a_screen_too_narrow_to_read() -> 
 
 
 def test_a_command_stays_in_one_piece() -> None:
-    lines = hanging("> ", "Go on with `untildone resume it --max-cost 10` then look at it", 40).split("\n")
+    lines = hanging("> ", "Resume with a higher limit: `untildone resume it --max-cost 10` then look at it", 40).split(
+        "\n"
+    )
     assert "`untildone resume it --max-cost 10`" in lines[1]
     assert all("\N{NO-BREAK SPACE}" not in line for line in lines)
 

@@ -62,7 +62,7 @@ def test_what_goes_together_is_left_alone(wish: RunSpec) -> None:
         (asked(contract={"room": "tree"}), ["weaker evidence"]),
         (asked(contract={"room": "tree"}, landing=Landing(land="merge")), ["with --land merge the base gets"]),
         (asked(contract={"room": "tree", "setup": "x"}), ["weaker", "--setup and --share"]),
-        (asked(review=Review(model="opus")), ["nobody reviews without --review"]),
+        (asked(review=Review(model="opus")), ["there is no review without --review"]),
         (asked(checks=(), landing=PR), ["nothing is checked before the work lands"]),
         (asked(), []),
         (asked(review=Review(when="landing", model="opus"), landing=PR), []),

@@ -38,10 +38,10 @@ def test_every_event_of_this_version_has_words_of_its_own(kind: type[Event]) -> 
         (ev.LimitsChanged(by="me", changes={"max_runs": None}), "me changed the limits: max_runs = none"),
         (ev.ResetRequested(by="me"), "me reset the breaker"),
         (ev.StopRequested(by="me", after_iteration=True), "me asked the run to stop after this iteration"),
-        (ev.StopRequested(by="signal", signal="SIGINT"), "Ctrl+C (SIGINT): stopping"),
-        (ev.StopRequested(by="signal", signal="SIGHUP"), "the terminal is gone (SIGHUP): stopping"),
+        (ev.StopRequested(by="signal", signal="SIGINT"), "Ctrl+C was pressed (SIGINT): stopping"),
+        (ev.StopRequested(by="signal", signal="SIGHUP"), "the terminal was closed (SIGHUP): stopping"),
         (ev.ContinuousSuspended(stop_reason="shutdown_signal", detail="by signal"),
-         "stopped: the process was asked to end (Ctrl+C, SIGTERM) [shutdown_signal]"),
+         "stopped: the program was told to stop (Ctrl+C, SIGTERM or a closed terminal) [shutdown_signal]"),
         (ev.BudgetWarning(limit_type="max_cost_usd", limit_value=5, current_value=4.1),
          "82% of max_cost_usd is used up"),
         (ev.ResourcesSeen(disk_low=True, disk_free=100 << 20), "the disk is nearly full (100 MiB free)"),
@@ -50,20 +50,20 @@ def test_every_event_of_this_version_has_words_of_its_own(kind: type[Event]) -> 
         (ev.LandingFailed(iteration_num=2, reason="hook said no", files=("a", "b")),
          "the work of iteration 2 (2 files) could not be committed: hook said no"),
         (ev.TasksRead(iteration_num=1, open_blocking=0, open_optional=0, ticked=0, missing=True),
-         "the task file is gone, or no file any more"),
+         "the task file is gone, or no longer a file"),
         (ev.IterationStarted(iteration_num=3, handoff=True, model="sonnet"),
          "iteration 3 started, to hand over what it knows, with sonnet"),
         (ev.ContinuousLimitReached(limit_type="max_runs", limit_value=2, current_value=2),
-         "limit reached: as many successful iterations as asked for (2 of 2)"),
-        (ev.ContinuousResumed(pid=0, host="s1", version="1", lease=0), "a session of Claude Code has it: s1"),
+         "limit reached: runs (2 of 2)"),
+        (ev.ContinuousResumed(pid=0, host="s1", version="1", lease=0), "started in a Claude Code session: s1"),
         (ev.NotesFolded(until=9), None),
         (ev.NotesFolded(until=9, foreign=2, gaps=1),
          "notes of this loop: 2 not written by the hook, not believed, some of the hook's own taken away or changed"),
-        (ev.GoalChanged(goal="New\ngoal", completion_signal="OK"), "what it works for was edited: New goal"),
+        (ev.GoalChanged(goal="New\ngoal", completion_signal="OK"), "the goal was edited: New goal"),
         (ev.QuestionAsked(iteration_num=1, question="Which port?"), "a question for you: Which port?"),
         (ev.FailureCounted(point="check: x", failures=2, limit=5), "failed at check: x, 2 of 5 in a row"),
         (ev.FailureCounted(point="Claude Code: overloaded", failures=0, limit=5), "failed at Claude Code: overloaded"),
-        (ev.FailureCounted(point="", failures=0, limit=5), "its failures are counted anew"),
+        (ev.FailureCounted(point="", failures=0, limit=5), "its failures are counted from 0 again"),
         (ev.Unknown(type="future.thing", version=1, kind="control", data=b""),
          "event future.thing (from a newer version)"),
         (tr.AgentToolUse(iteration_num=1, tool="mcp__git__log", tool_use_id="t", detail="-3"), "+ git/log -3"),
@@ -111,7 +111,7 @@ def test_limits_are_written_as_people_write_them() -> None:
 
 def test_a_stop_that_was_asked_for_names_who_did() -> None:
     stop = ev.ContinuousSuspended(stop_reason="stop_requested", detail="by an operator in a browser")
-    assert line(stop) == "stopped: asked for by an operator in a browser [stop_requested]"
+    assert line(stop) == "stopped: requested by an operator in a browser [stop_requested]"
 
 
 def test_what_the_agent_said_is_told_when_a_human_may_have_to_act() -> None:

@@ -25,6 +25,6 @@ def test_refusals_are_counted_and_move_no_clock() -> None:
 
 def test_both_have_their_line() -> None:
     tampered = Record(seq=1, at=0.0, event=StoreTampered(detail="records\nwere deleted", records=(3,)))
-    assert event_line(tampered) == "someone meddled with the record of this run: records were deleted"
+    assert event_line(tampered) == "the record of this run was changed from outside: records were deleted"
     refused = Record(seq=2, at=0.0, event=SteeringRefused(command="limits --max-cost 1000"))
     assert event_line(refused) == "the agent tried `untildone limits --max-cost 1000`: refused"

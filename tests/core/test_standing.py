@@ -77,13 +77,13 @@ def test_blame_flakiness_and_the_proven_commit() -> None:
     )
     flaky = validation(1, passed=True, checks=(check(passed=True, flaky=True),))
     seen = facts(after(PREPARED, baseline, *WORK, flaky, checks=("pytest -q", "lint")))
-    assert (seen["red before"], seen["flaky"], seen["proven at"]) == ("lint", "pytest -q", "c0ffee00")
+    assert (seen["failing before"], seen["flaky"], seen["proven at"]) == ("lint", "pytest -q", "c0ffee00")
 
 
 def test_the_guard_names_file_and_line_of_what_blocks() -> None:
     assert guard_text(()) == ""
     assert guard_text((SKIP, TOLD)) == (
-        "1 in the way of done: tests/test_a.py:3 skip added; 1 change of guarded files reported"
+        "1 problem blocks completion: tests/test_a.py:3 skip added; 1 change of guarded files reported"
     )
     assert "and 2 more" in guard_text((SKIP,) * 5)
     waived = after(ev.WaiverGiven(by="me", patterns=("tests/**",)), contract=Contract(waive=("docs/**",)))
@@ -106,11 +106,11 @@ UNCOMMITTED = ev.LandingFailed(iteration_num=1, reason="a hook failed")
     [
         ((*WORK, FAILED), ("make",), "the checks failed"),
         ((*WORK, replace(FAILED, findings=(SKIP, TOLD))), ("make",),
-         "the checks failed; 1 in the way of done: tests/test_a.py:3 skip added"),
-        ((*WORK, GUARDED), ("make",), "1 in the way of done: tests/test_a.py:3 skip added"),
+         "the checks failed; 1 problem blocks completion: tests/test_a.py:3 skip added"),
+        ((*WORK, GUARDED), ("make",), "1 problem blocks completion: tests/test_a.py:3 skip added"),
         ((*WORK[:2], UNCOMMITTED, replace(GUARDED, findings=())), ("make",),
          "the work is not committed: a hook failed"),
-        ((*WORK, FAILED, started(2), completed(2)), ("make",), "the checks have not seen the last of it"),
+        ((*WORK, FAILED, started(2), completed(2)), ("make",), "the latest changes were not checked"),
         ((*WORK, validation(1, passed=True)), ("make",), ""),
         ((started(1), completed(1)), (), "no checks were given"),
         ((), ("make",), ""),
@@ -133,19 +133,19 @@ def test_what_a_review_or_a_landing_left_open_is_not_verified() -> None:
     assert run_view(refused, 0.0).verdict == "passed", "the checks did not ask for anything"
     words = "CI is red on pull request #1: unit. Mend it; the work lands when CI is green."
     rejected = on_its_way(ev.LandingRejected(cause="ci", detail=words))
-    assert unproven(rejected) == "what keeps it from landing is not mended: CI is red on pull request #1: unit"
+    assert unproven(rejected) == "what keeps it from landing is not fixed: CI is red on pull request #1: unit"
 
 
 def test_what_the_guard_blocks_is_no_failed_check_and_the_way_out_is_named() -> None:
     stopped = after(PREPARED, *WORK, GUARDED, STOPPED, checks=("make",))
     view = run_view(stopped, now_of(stopped))
     assert view.verdict == "passed"
-    assert facts(stopped)["in the way"] == "1 in the way of done: tests/test_a.py:3 skip added"
+    assert facts(stopped)["blocked by"] == "1 problem blocks completion: tests/test_a.py:3 skip added"
     assert facts(stopped)["guard"] == "1 change of guarded files reported"
     assert "`untildone waive it tests/test_a.py`, then `untildone resume it`" in view.advice
     assert "--max-runs 20" in view.advice
     told = status_json(view, stopped)
-    assert (told["checks"]["verdict"], told["in_the_way"]) == ("passed", [facts(stopped)["in the way"]])
+    assert (told["checks"]["verdict"], told["in_the_way"]) == ("passed", [facts(stopped)["blocked by"]])
 
 
 def test_what_could_not_be_committed_is_told_with_its_reason() -> None:
@@ -153,7 +153,7 @@ def test_what_could_not_be_committed_is_told_with_its_reason() -> None:
     failed = (ev.LandingFailed(iteration_num=1, reason=reason), replace(GUARDED, findings=()))
     stopped = after(PREPARED, *WORK[:2], *failed, STOPPED, checks=("make",))
     view = run_view(stopped, now_of(stopped))
-    assert facts(stopped)["in the way"].startswith("the work is not committed: it would contain what looks like a key")
+    assert facts(stopped)["blocked by"].startswith("the work is not committed: it would contain what looks like a key")
     assert (view.verdict, "untildone waive it FILE" in view.advice) == ("passed", True)
     assert (result_json(view)["error"] or "").startswith("the work is not committed: it would contain what looks like")
     assert any("the work is not committed: it would" in line for line in closing_lines(view))
@@ -168,8 +168,8 @@ def test_a_waiver_is_seen_at_once_and_has_the_claim_looked_at_again_without_an_i
     free = waived(*WORK, GUARDED)
     view = run_view(free, now_of(free))
     assert "in the way" not in facts(free)
-    assert view.unproven == "what was in the way is waived, and nobody has looked again yet"
-    assert view.advice == "`untildone resume it` looks again, without another iteration."
+    assert view.unproven == "the problem is waived; the work was not checked again yet"
+    assert view.advice == "`untildone resume it` checks again, without another iteration."
     driver = ev.ContinuousResumed(pid=1, host="h", version="0", lease=2)
     resumed = fold([ev.Record(seq=free.last_seq + 1, at=now_of(free), event=driver)], free)
     used_up = replace(resumed, policy=replace(resumed.policy, max_runs=1))
@@ -223,11 +223,11 @@ def test_what_the_reviewer_said() -> None:
         ((), "c0ffee00 on its way to main"),
         ((PUSHED,), "untildone/it is pushed, a pull request for main comes next"),
         ((PUSHED, OPENED), "pull request #7 waits for CI and reviews: https://x/7"),
-        ((PUSHED, OPENED, ev.LandingRejected(cause="ci", detail="red")), "not yet in main, mended 1 of 3 times"),
+        ((PUSHED, OPENED, ev.LandingRejected(cause="ci", detail="red")), "not yet in main, fixed 1 of 3 times"),
         ((PUSHED, OPENED, MERGED), "landed in main as abcdef12"),
         ((PUSHED, OPENED, ev.LandingGaveUp(reason="403: no rights")), "given up: 403: no rights (https://x/7)"),
         ((MERGED, ev.LandingReverted(merged="m", revert="r", base="main", reason="red")),
-         "not yet in main, mended 1 of 3 times"),
+         "not yet in main, fixed 1 of 3 times"),
     ],
 )  # fmt: skip
 def test_how_far_the_work_has_come(events: tuple[ev.Event, ...], said: str) -> None:

@@ -21,7 +21,7 @@ def test_a_setup_that_fails() -> None:
 
 def test_what_could_not_be_run_says_why() -> None:
     said = cannot_run([replace(RED, ran=False, output_tail="not run: there is no folder web to run it in")])
-    assert said.startswith("`tests` cannot be run: there is no folder web to run it in; mend that")
+    assert said.startswith("`tests` cannot be run: there is no folder web to run it in; fix that")
     assert cannot_run([RED, replace(RED, passed=True)]) == ""
 
 

@@ -128,7 +128,7 @@ def not_run_any_more(result: CheckResult, *waived: str) -> list[str]:
         (2, 1, "1 of 3 tests were not run"),
         (0, 4, "3 of 3 tests were not run"),
         (4, 2, "2 tests were skipped, 1 at the start"),
-        (None, None, "it does not say any more how many tests it ran: 3 at the start"),
+        (None, None, "it no longer says how many tests it ran: 3 at the start"),
     ],
 )
 def test_fewer_tests_than_at_the_start_are_disputed(run: int | None, skipped: int | None, said: str) -> None:

@@ -1,6 +1,7 @@
 """A run as people and programs see it."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta, timezone
 
@@ -11,17 +12,19 @@ from hypothesis import strategies as st
 from core.event_kit import values_of
 from core.night_kit import POLICY, night, reported, validation
 from core.run_kit import START, after, completed, done_claim, failed, now_of, opening, records, started
+from untildone.cli.tables import status_text
 from untildone.core import events as ev
 from untildone.core import trace as tr
 from untildone.core.advice import advice
 from untildone.core.fold import HANDLERS, fold
 from untildone.core.limits import is_reached, limit_of
+from untildone.core.lines import event_line
 from untildone.core.oneliners import check_template, closing_lines, monitor_line, result_line
 from untildone.core.outcome import Evidence, Usage
-from untildone.core.policy import SESSION, Policy
+from untildone.core.policy import SESSION, AgentOptions, Policy
 from untildone.core.settings import SETTINGS
 from untildone.core.state import LoopState
-from untildone.core.stopping import Reason, exit_code
+from untildone.core.stopping import DONE, Reason, exit_code, meaning
 from untildone.core.views import RunView, result_json, run_view, status_json
 from untildone.errors import UsageError
 
@@ -183,10 +186,10 @@ def test_a_refused_login_names_what_was_refused(lane: str | None, said: str) -> 
     ("reason", "command"),
     [
         (Reason.AUTHENTICATION, "Log in with `untildone login`, or set ANTHROPIC_API_KEY, then `untildone resume it`."),
-        (Reason.MAX_COST, "Go on with `untildone resume it --max-cost 10`."),
-        (Reason.MAX_RUNS, "Go on with `untildone resume it --max-runs 8`."),
-        (Reason.MAX_DURATION, "Go on with `untildone resume it --max-duration 2h`."),
-        (Reason.DEADLINE, "Go on with `untildone resume it --deadline HH:MM`."),
+        (Reason.MAX_COST, "Resume with a higher limit: `untildone resume it --max-cost 10`."),
+        (Reason.MAX_RUNS, "Resume with a higher limit: `untildone resume it --max-runs 8`."),
+        (Reason.MAX_DURATION, "Resume with a higher limit: `untildone resume it --max-duration 2h`."),
+        (Reason.DEADLINE, "Resume with a higher limit: `untildone resume it --deadline HH:MM`."),
     ],
 )
 def test_the_advice_can_be_typed(reason: Reason, command: str) -> None:
@@ -199,13 +202,15 @@ def test_the_advice_can_be_typed(reason: Reason, command: str) -> None:
 def test_more_money_is_advised_in_amounts_people_know_and_that_suffice(limit: float, spent: float, said: str) -> None:
     end = ev.ContinuousSuspended(stop_reason="max_cost_reached")
     state = after(started(1), completed(1, cost_usd=spent), end, policy=Policy(max_cost_usd=limit))
-    assert run_view(state, now_of(state)).advice == f"Go on with `untildone resume it --max-cost {said}`."
+    assert (
+        run_view(state, now_of(state)).advice == f"Resume with a higher limit: `untildone resume it --max-cost {said}`."
+    )
 
 
 def test_no_sensible_amount_is_no_amount() -> None:
     end = ev.ContinuousSuspended(stop_reason="max_cost_reached")
     state = after(started(1), completed(1, cost_usd=float("inf")), end, policy=Policy(max_cost_usd=1.0))
-    assert run_view(state, now_of(state)).advice == "Go on with `untildone resume it --max-cost N`."
+    assert run_view(state, now_of(state)).advice == "Resume with a higher limit: `untildone resume it --max-cost N`."
 
 
 @pytest.mark.parametrize(
@@ -321,7 +326,7 @@ def test_the_monitor_line() -> None:
 def test_the_last_words_name_the_figures_and_the_next_step() -> None:
     took, advice = closing_lines(run_view(fold(night()), START + 1000))
     for part in (
-        "3 iterations (3 without a fault)",
+        "3 iterations",
         "$3.86 + about $0.02 (estimate)",
         "6 file changes",
         "2 commits (last c0ffee00)",
@@ -409,3 +414,35 @@ def test_a_model_without_a_known_price_has_an_estimate_and_no_cost() -> None:
     assert (view.cost, view.unpriced) == ("about $1.20 (estimate)", ("acme",))
     assert result_json(view)["total_cost_usd"] is None
     assert result_json(seen(started(1), completed(1, cost_usd=0.0)))["total_cost_usd"] == 0.0
+
+
+# --- every stop says what happened and what to do ------------------------------------------------------------------
+
+IDIOM = re.compile(r"\b(nobody|somebody|whoever|anybody|of ours|is none|any more|mend|took .* up)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_stop_says_what_happened_and_what_to_do_next(reason: Reason, in_session: bool) -> None:
+    """On the last screen, in `status` and in the log: a sentence of plain words, and a command to copy."""
+    options = AgentOptions(agent=SESSION) if in_session else AgentOptions()
+    end = (ev.ContinuousCompleted if reason in DONE else ev.ContinuousSuspended)(stop_reason=reason)
+    state = after(started(1), completed(1), end, options=options)
+    view = run_view(state, now_of(state), alive=False)
+    assert len(meaning(reason).split()) >= 3, "a sentence"
+    assert re.search(r"`(untildone [a-z]|/untildone:)[^`]+`", view.advice), "a command to copy"
+    assert view.advice == closing_lines(view)[-1]
+    assert view.advice in status_text(view)
+    if not in_session:
+        assert " it" in view.advice or "run1" in view.advice, "of this run"
+    log_line = event_line(records([end])[0]) or ""
+    for text in (meaning(reason), view.phase, view.advice, log_line, *closing_lines(view)):
+        assert not IDIOM.search(text), text
+
+
+@pytest.mark.parametrize(("fault", "said"), [("stopped", "1 iteration"), ("limit_reached", "1 iteration"),
+                                             ("crash", "1 iteration (1 failed)")])  # fmt: skip
+def test_an_iteration_that_a_human_or_a_limit_cut_off_is_no_failure(fault: str, said: str) -> None:
+    state = after(started(1), failed(1, fault), ev.ContinuousSuspended(stop_reason="stop_requested"))
+    view = run_view(state, now_of(state), alive=False)
+    assert said in closing_lines(view)[1].split(" · ")

@@ -139,7 +139,7 @@ def test_an_agent_that_gives_orders_and_rewrites_the_record_changes_nothing_and_
     assert "done by the agent's word: no checks ran" in log
     for deed in TOGETHER:
         assert any(TRACES[deed] in detail for detail in state.tampered), (deed, state.tampered)
-    assert "someone meddled with the record of this run: " in log
+    assert "the record of this run was changed from outside: " in log
     again = stage.here("status", result["run_id"], "--json")
     assert (again.returncode, '"completed"' in again.stdout) == (0, True)
 
@@ -169,7 +169,7 @@ def test_what_the_agent_does_to_the_record_has_no_effect_and_is_written_down(
     assert (result["exit_reason"], result["exit_code"]) == (well_behaved[0]["exit_reason"], 0)
     assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
     assert any(TRACES[deed] in detail for detail in state.tampered), state.tampered
-    assert "someone meddled with the record of this run: " in log
+    assert "the record of this run was changed from outside: " in log
     again = stage.here("status", result["run_id"], "--json")
     assert (again.returncode, '"completed"' in again.stdout) == (0, True)
 

@@ -80,7 +80,7 @@ def test_by_settings_with_other_peoples_hooks(tmp_path: Path) -> None:
         assert (said.requests, ran.exists()) == (11, True)
         assert "no turns are left" in said.notices
         said = here.say("/untildone:status")
-        assert (said.requests, "no loop is at work in this folder" in said.result) == (0, True)
+        assert (said.requests, "no loop is running in this folder" in said.result) == (0, True)
         here.untildone("plugin", "uninstall")
         assert settings.read_bytes() == before
         assert not (settings.parent / "commands").exists()

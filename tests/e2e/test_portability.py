@@ -189,7 +189,7 @@ def the_old_driver_is_refused(here: Stage, run_id: str) -> None:
     (here.tmp / "gate").touch()
     done = here.here("resume", run_id)
     assert done.returncode == 2, done
-    assert "another machine took the run over" in done.stdout, done.stdout
+    assert "another machine took over the run" in done.stdout, done.stdout
     assert f"`untildone resume --from-server {run_id} --take`" in done.stderr, done.stderr
     last = here.events(run_id)[-1]
     assert (last["event_type"], last["event_data"]["stop_reason"]) == ("continuous.suspended", "taken_over")

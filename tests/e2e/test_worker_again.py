@@ -126,7 +126,7 @@ def test_resuming_a_workers_run_reports_and_where_it_was_taken_from_nothing_goes
         assert stage.here("worker").returncode == 0
         assert len(stage.model.requests) == asked
         status = stage.here("status", run_id).stdout
-        assert "another machine took the run over" in status, status
+        assert "another machine took over the run" in status, status
         assert "person" not in status
         assert server.get(f"/runs/{run_id}")["tenure"] == 1
 

@@ -173,7 +173,7 @@ async def test_what_is_run_before_any_work_is_said_once_and_can_be_left_out(rig:
     assert (state.stop_reason, len(rung.rung), state.baseline) == ("validation_passed", 1, None)
     (verdict,) = rig.seen(ev.IterationValidation)
     assert [one.was_green for one in verdict.checks] == [None]
-    assert "not known" in dict(standing(state))["red before"]
+    assert "not known" in dict(standing(state))["failing before"]
     other = Rig(rig.tmp / "other")
     await other.run([claim()], Policy(max_runs=1), contract=contract("test -f a.txt"))
     assert sum("before any work" in told.said for told in other.seen(ev.WitnessAtWork)) == 1
@@ -190,9 +190,9 @@ async def test_tests_that_are_not_run_any_more_are_in_the_way(rig: Rig) -> None:
         [cheat, does(rig, app_py="def f():\n    return 1\n")], Policy(max_runs=2), contract=contract(RUNNER, guard="on")
     )
     first, second = rig.seen(ev.IterationValidation)
-    assert first.disputed[0] == f"{RUNNER}: it does not say any more how many tests it ran: 1 at the start"
+    assert first.disputed[0] == f"{RUNNER}: it no longer says how many tests it ran: 1 at the start"
     assert "app.py:4: this code behaves differently in a test: os._exit(0)" in first.disputed
-    assert "does not say any more how many tests it ran: 1 at the start" in agent.orders[1].prompt
+    assert "no longer says how many tests it ran: 1 at the start" in agent.orders[1].prompt
     assert (second.passed, state.stop_reason) == (True, "validation_passed")
 
 

@@ -140,7 +140,7 @@ async def test_who_cannot_mend_it_is_not_asked_for_ever(rig: Rig) -> None:
     mine = meanwhile(rig, {"a.txt": "theirs\n"}, writes(rig.repo / "a.txt", "mine\n", claim()))
     state, prompts = await run(rig, mine, claim(), claim(), landing=Landing(land="merge", fixes=1))
     assert state.stop_reason == "landing_failed"
-    assert "conflicts with work in a.txt (after 1 try to mend it)" in state.stop_detail
+    assert "conflicts with work in a.txt (after 1 try to fix it)" in state.stop_detail
     assert len(prompts) == 2
     assert subjects(rig) == ["meanwhile", "first"]
     assert state.arrival.landed is None

@@ -107,7 +107,7 @@ async def test_what_keeps_work_from_landing_ends_the_landing_until_the_next_driv
             return state.stop_detail
 
         state = await land(rig, [work(rig)], fixes=0, ci_timeout=30.0, ci_poll=10.0)
-        assert held_up(state) == "CI is red on pull request #1: test (after 0 tries to mend it)"
+        assert held_up(state) == "CI is red on pull request #1: test (after 0 tries to fix it)"
         states[:] = [RUNNING]
         state, _ = await rig.resume([])
         assert "waited 30s for 1 of 1 check: test" in held_up(state)

@@ -17,6 +17,7 @@ from untildone.core.fold import fold
 from untildone.core.oneliners import closing_lines
 from untildone.core.outcome import Order, Outcome, Usage
 from untildone.core.policy import Policy, Tending
+from untildone.core.replay import what_if
 from untildone.core.trace import AgentReply, AgentSession, AgentStarted
 from untildone.core.views import run_view
 from untildone.ports import Tell
@@ -61,6 +62,8 @@ async def test_half_done_work_is_told_to_the_next_agent(rig: Rig) -> None:
     assert "half.txt" in agent.orders[0].prompt
     assert "HALF-DONE WORK" not in agent.orders[1].prompt
     assert (state.attempts, state.stop_reason) == (3, "completion_signal")
+    told = what_if(await rig.log.read(rig.run_id), {"max_runs": 10})
+    assert told.same, f"the same limits tell the same story of a run that was stopped and resumed: {told.text}"
 
 
 async def test_stop_after_the_iteration_waits_for_it(rig: Rig) -> None:

@@ -23,7 +23,9 @@ def test_project_root_of_a_linked_worktree_is_that_worktree(repo, tmp_path):
 
 async def test_home_and_what_holds_it_are_refused(private):
     for wide in (Path.home(), Path.home().parent, Path("/")):
-        with pytest.raises(FolderRefused, match=re.escape(f"{wide.resolve()} is too wide")) as caught:
+        with pytest.raises(
+            FolderRefused, match=re.escape(f"{wide.resolve()} is your home folder or holds it")
+        ) as caught:
             await open_repository(wide, private=private)
         assert caught.value.exit_code == 2
     assert not private.exists()

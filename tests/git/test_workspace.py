@@ -26,7 +26,7 @@ async def test_uncommitted_work_is_refused_and_nothing_is_touched(repo, open_in)
         await workspace.prepare()
     line = str(caught.value)
     assert caught.value.exit_code == 2
-    assert "README.md, new\\nname; commit it, or start with `--dirty keep`" in line
+    assert "README.md, new\\nname; commit it, leave it alone with `--worktree`, or start with `--dirty keep`" in line
     assert "\n" not in line
     assert repo.git("for-each-ref") == refs
 

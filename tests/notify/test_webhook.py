@@ -36,9 +36,9 @@ async def test_what_is_posted_is_what_is_documented() -> None:
             "at": 1_000_000.5,
             "run_id": "run1",
             "name": "it",
-            "title": "it: stopped: the money is spent",
+            "title": "it: stopped: reached the limit of cost",
             "body": "Go on, später.",
-            "text": "it: stopped: the money is spent\nGo on, später.",
+            "text": "it: stopped: reached the limit of cost\nGo on, später.",
             "facts": {"reason": "max_cost_reached", "exit_code": 3},
         }
     ]

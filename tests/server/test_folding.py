@@ -82,13 +82,17 @@ def test_ticked_tasks_say_more_about_progress_than_limits() -> None:
 @pytest.mark.parametrize(
     ("reason", "detail", "said"),
     [
-        (Reason.MAX_COST, "$1.02 of $1.00", "The money is spent ($1.02 of $1.00); go on with `untildone resume it"),
+        (
+            Reason.MAX_COST,
+            "$1.02 of $1.00",
+            "Reached the limit of cost ($1.02 of $1.00); resume with a higher limit: `untildone resume it",
+        ),
         (
             Reason.STOP_REQUESTED,
             "by dashboard (alex)",
-            "Stopped by dashboard (alex); go on with `untildone resume it`.",
+            "Stopped by dashboard (alex); resume: `untildone resume it`.",
         ),
-        (Reason.STOP_REQUESTED, "by cli", "Stopped by a command; go on with `untildone resume it`."),
+        (Reason.STOP_REQUESTED, "by cli", "Stopped by a command; resume: `untildone resume it`."),
         (Reason.AUTHENTICATION, "", "The login or key was refused; log in with `untildone login`"),
         ("a_reason_of_tomorrow", "", "A_reason_of_tomorrow; see `untildone log it`"),
     ],
@@ -128,11 +132,11 @@ def test_a_run_that_is_silent_is_interrupted_and_one_that_ended_is_not() -> None
     assert (left.status, left.alive) == ("interrupted", False)
     assert left.why == (
         "Nothing was heard of it for 10m: if only the network is down, it reports again by itself; "
-        "else start its worker again, or go on with `untildone resume it` on h."
+        "else start its worker again, or resume it with `untildone resume it` on h."
     )
     # Here there is no network in between: its driver is gone, and nothing else.
     here = seen(replace(at_work, origin="local"), START + 60).why
-    assert here == "The program that drove this run is gone: go on with `untildone resume it`."
+    assert here == "The program that drove this run is gone: resume it with `untildone resume it`."
     theirs = seen(replace(at_work, origin="published"), START + 600).why
     assert theirs.endswith("else start its program again.")
     ended = entry(shown(started(1), ev.ContinuousCompleted(stop_reason=Reason.VALIDATION_PASSED)), heard_at=START)
@@ -194,7 +198,7 @@ def test_advice_for_a_run_elsewhere_says_where_to_type_it(portable: bool) -> Non
     told = records([replace(begin, spec=spec), *rest, started(1), ev.ContinuousSuspended(stop_reason="stop_requested")])
     now = fold_on(Folded(), told, {})[0]
     far, here = (projection_of(entry(origin=origin), now).why for origin in ("worker", "local"))
-    assert here.endswith("go on with `untildone resume it`.")
+    assert here.endswith("resume: `untildone resume it`.")
     assert "Its log is on h: type that there" in far
     assert ("`untildone resume --from-server run1`" in far) == portable
     assert "worker" not in far

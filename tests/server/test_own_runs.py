@@ -47,7 +47,7 @@ async def test_a_run_is_seen_told_something_and_stopped(tmp_path: Path) -> None:
         await context.steering.give(rig.run_id, "stop", {}, by="alex")
         state, agent = await run
         stopped = await shown(context, rig.run_id, lambda entry: entry.projection.status == "suspended")
-    assert stopped.projection.why.startswith("Stopped by alex; go on with `untildone resume it`")
+    assert stopped.projection.why.startswith("Stopped by alex; resume: `untildone resume it`")
     assert any("mind the moat" in order.prompt for order in agent.orders)
     assert stopped.projection.attempts == state.attempts
     assert stopped.projection.cost_usd == pytest.approx(state.served_usd)

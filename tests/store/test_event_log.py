@@ -116,8 +116,17 @@ async def test_an_unknown_run_cannot_be_written(open_log: OpenLog) -> None:
 
 async def test_a_run_has_one_driver(open_log: OpenLog, tmp_path: Path) -> None:
     await begin(open_log(), tmp_path / "a")
-    with pytest.raises(RunBusy, match=r"name of r1 \(r1\) is being driven by pid \d+ since 20.*, in .*a: "):
+    told = r"r1 \(r1\) is running in .*a \(process \d+, since 20.*\): .*`untildone status r1`.*`untildone stop r1`$"
+    with pytest.raises(RunBusy, match=told):
         await begin(open_log(), tmp_path / "b")
+
+
+async def test_a_second_run_in_a_folder_is_told_of_the_first_and_of_its_way_beside_it(
+    open_log: OpenLog, tmp_path: Path
+) -> None:
+    await begin(open_log(), tmp_path)
+    with pytest.raises(RunBusy, match=r'`untildone message r1 "TEXT"`.*`untildone run "GOAL" --worktree`$'):
+        await begin(open_log(), tmp_path, "r2")
 
 
 @pytest.mark.parametrize("other", [".", "sub/folder", "..", "sub/../.", "link"])

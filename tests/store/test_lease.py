@@ -30,7 +30,7 @@ async def test_a_killed_driver_gives_up_its_run_at_once(
 ) -> None:
     driver = await _holding(start_driver, tmp_path)
     log = open_sqlite()
-    with pytest.raises(RunBusy, match=f"pid {driver.pid} since 2027-01-15 08:00:00 UTC, in {tmp_path}"):
+    with pytest.raises(RunBusy, match=rf"in {tmp_path} \(process {driver.pid}, since 2027-01-15 08:00:00 UTC\)"):
         await begin(log, tmp_path)
     await log.append("r1", [asks("x")])
     driver.kill()
@@ -141,7 +141,7 @@ async def test_a_spoilt_lock_file_still_locks_and_is_still_taken_over(
     lease = await begin(log, tmp_path)
     for path in (db.parent / "locks").glob("*.lock"):
         path.write_bytes(text)
-    with pytest.raises(RunBusy, match="another process is driving this run or works in this folder"):
+    with pytest.raises(RunBusy, match="another process drives this run or works in this folder"):
         await begin(other, tmp_path)
     with pytest.raises(RunBusy):
         await begin(other, tmp_path, "r2")

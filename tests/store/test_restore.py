@@ -128,7 +128,7 @@ async def test_a_second_driver_is_still_refused_afterwards(
     driver = await _driving(start_driver, tmp_path)
     shutil.rmtree(db.parent)
     await _step(driver, "three")
-    with pytest.raises(RunBusy, match=f"pid {driver.pid}"):
+    with pytest.raises(RunBusy, match=f"process {driver.pid}"):
         await begin(open_sqlite(), tmp_path)
 
 
@@ -164,7 +164,9 @@ async def test_a_driver_that_was_replaced_in_the_new_file_has_lost_its_lease(
     lease = await begin(log, tmp_path)
     await log.append("r1", [asks("mine")], lease=lease)
     refused = await _step(driver, "three")
-    assert refused.startswith(f"LeaseLost {db} was deleted or replaced, and meanwhile run name of r1 (r1) is being")
+    assert refused.startswith(
+        f"LeaseLost {db} was deleted or replaced, and meanwhile run name of r1 (r1) is running in "
+    )
     assert await _contents(log) == [(1, "mine")]
 
 

@@ -141,7 +141,7 @@ async def test_what_cannot_be_packed_is_told_once_and_hurts_nothing_else(log: Ev
     work = packer(log, things)
     await work.pack(uplink)
     await work.pack(uplink)
-    assert things.told == ["another machine could not go on with this run: the tree is too large to travel"]
+    assert things.told == ["another machine could not continue this run: the tree is too large to travel"]
     things.trouble = ""
     await work.pack(uplink)
     assert len(sent(uplink)) == 2

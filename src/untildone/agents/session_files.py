@@ -146,7 +146,7 @@ def _refuse_another(main: Path, content: bytes, session_id: str) -> None:
         while chunk := there.read(_CHUNK):
             if content[at : at + len(chunk)] != chunk:
                 raise AgentError(
-                    f"another conversation of session {session_id} is in {main}: move it away to go on with the one "
+                    f"another conversation of session {session_id} is in {main}: move it away to continue the one "
                     "from the server"
                 )
             at += len(chunk)

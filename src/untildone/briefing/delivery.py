@@ -39,7 +39,7 @@ def check_remarks(checks: Iterable[CheckResult], flaky: Sequence[str]) -> list[s
         if check.flaky or check.name in flaky:
             said.append("**flaky**: it gave both verdicts on one commit")
         if check.was_green is False:
-            said.append("was red before the run, too" if not check.passed else "was red before the run")
+            said.append("was already failing before the run" if not check.passed else "failed before the run")
         elif check.was_green and not check.passed:
             said.append("was green before the run")
         said += [span(note) for note in check.notes]
@@ -75,7 +75,7 @@ def guard_section(
     blocking = [finding for finding in findings if finding.blocking]
     let_pass = [finding for finding in findings if not finding.blocking and matches(finding.path, allowed)]
     told = [finding for finding in findings if not finding.blocking and finding not in let_pass]
-    lines += _findings("In the way of done:", blocking)
+    lines += _findings("Completion is blocked:", blocking)
     lines += _waived(let_pass, asked, zone)
     lines += _findings("Changed, and only reported:", told)
     if not findings:
@@ -154,7 +154,7 @@ def landing_section(state: LoopState, landings: Sequence[ev.Event]) -> list[str]
     # Why it was given up is told with the events below.
     lines.append("- It has not landed." if arrival.trouble and landings else f"- It is {span(where, 500)}")
     if arrival.branch:
-        lines.append(f"- Branch {span(arrival.branch)}, meant for {span(arrival.base or 'the base')}")
+        lines.append(f"- Branch {span(arrival.branch)}, to be merged into {span(arrival.base or 'the base')}")
     if arrival.url:
         lines.append(f"- Pull request: {span(arrival.url)}")
     for event in landings[-_ITEMS:]:

@@ -28,7 +28,7 @@ from untildone.core.outcome import CheckResult
 from untildone.core.spending import SUBSCRIPTION
 from untildone.core.standing import fail_to_pass_text
 from untildone.core.state import LoopState
-from untildone.core.stopping import Reason, meaning
+from untildone.core.stopping import Reason, cause
 from untildone.core.views import RunView, run_view
 
 _ROWS = 25
@@ -36,7 +36,7 @@ _ITEMS = 20
 _VERDICTS = {
     "passed": ", and the checks passed",
     "failed": ", but **the checks failed**",
-    "blocked": ", and the checks passed, but **something else was in the way of done**",
+    "blocked": ", and the checks passed, but **something else blocked completion**",
     "": "",
 }
 _COMMAND = 9000
@@ -77,11 +77,11 @@ def headline(view: RunView) -> str:
         return "Nothing has happened yet."
     if view.exit_reason == Reason.LANDING_FAILED or (view.verified and view.exit_reason):
         done = "Done and verified" if view.verified else "Done"
-        why = "" if view.exit_reason == Reason.LANDING_FAILED else f" yet: {meaning(view.exit_reason)}"
+        why = "" if view.exit_reason == Reason.LANDING_FAILED else f" yet: {cause(view.exit_reason)}"
         return f"{done}, but not landed{why}."
     if view.exit_reason:
         known = view.exit_reason in set(Reason)
-        return f"Not done: {meaning(view.exit_reason) if known else span(view.exit_reason)}."
+        return f"Not done: {cause(view.exit_reason) if known else span(view.exit_reason)}."
     return f"Not done yet: {view.phase}."
 
 
@@ -96,12 +96,12 @@ def _head(view: RunView, state: LoopState, found: Gathered, zone: tzinfo | None)
     if not state.run_id:
         return lines[:-1]
     lines += ["The goal, as it was given:", "", fence(state.spec.goal, lines=30), ""]
-    drivers = f" ({count(found.drivers, 'driver')} in all)" if found.drivers > 1 else ""
+    drivers = f" ({count(found.drivers, 'start')} in all)" if found.drivers > 1 else ""
     waited = view.elapsed_seconds - view.worked_seconds
-    work = f"{format_duration(view.elapsed_seconds)} with a driver at work{drivers}"
+    work = f"{format_duration(view.elapsed_seconds)} running{drivers}"
     work += f", {format_duration(waited)} of that waiting" if waited >= 1 else ""
     lines.append(f"- Started {clock(state.started_at, zone=zone)}, {work}.")
-    lines.append(f"- {count(view.attempts, 'iteration')}, {view.successes} without a fault, {view.failed} failed.")
+    lines.append(f"- {count(view.attempts, 'iteration')}, {view.failed} failed.")
     lines.append(f"- Spent: {view.cost}.")
     lines += [f"- **Warning:** {span(told, 500)}" for told in view.meddling]
     lines.append(f"- Folder {span(state.spec.cwd)}" + _branch(found) + ".")
@@ -121,7 +121,7 @@ def _done(rows: Sequence[IterationRow], found: Gathered, *, in_session: bool) ->
     lines = ["## What was done", ""]
     worked = [row for row in rows if row.outcome == "ok" or row.commits]
     if not worked:
-        return [*lines, "Nothing: no iteration ended without a fault."]
+        return [*lines, "Nothing: no iteration succeeded."]
     seen = (
         "edits are those of Claude's own tools, not of commands"
         if in_session
@@ -221,9 +221,9 @@ def _not_done(view: RunView, state: LoopState, found: Gathered) -> list[str]:
         denied = ", ".join(span(denial, 120) for denial in list(found.reviewer_denials)[:_ITEMS])
         lines.append(f"- Denied to the reviewer, who only reads: {denied}")
     if view.breaker_state != "closed":
-        lines.append(f"- The breaker is {span(view.breaker)}.")
+        lines.append(f"- The circuit breaker: {span(view.breaker)}.")
     lines += _failing_checks(found)
-    lines += [f"- In the way of done: {span(told, 1000)}" for told in obstacles(state)] if not view.success else []
+    lines += [f"- Completion is blocked: {span(told, 1000)}" for told in obstacles(state)] if not view.success else []
     if not lines and (view.verified or view.exit_reason == Reason.LANDING_FAILED) and not view.success:
         lines = ["The goal is reached; the work has not landed: see above."]
     if not lines and not view.success:

@@ -30,7 +30,7 @@ COMMANDS = {
         "loop": ("looping", "Loops in interactive sessions: begin, look, end."),
     },
     "Look": {
-        "status": ("looking", "Where a run stands."),
+        "status": ("looking", "The state of a run: what it does, what it cost, what comes next."),
         "log": ("looking", "What happened, line by line."),
         "ls": ("looking", "All runs."),
         "brief": ("looking", "The report of a run, as Markdown."),
@@ -59,7 +59,7 @@ COMMANDS = {
     },
     "Set up": {
         "doctor": ("setup", "Check that everything needed is here."),
-        "autostart": ("autostart", "Take up interrupted runs after a reboot."),
+        "autostart": ("autostart", "Resume interrupted runs after a reboot."),
         "plugin": ("plugging", "The loop inside Claude Code: install it, see whether it works."),
         "login": ("setup", "Log Claude Code in, in this terminal."),
         "config": ("setup", "Every setting, and where its value comes from."),
@@ -164,7 +164,7 @@ def _answer(argv: Sequence[str]) -> int:
     except UntildoneError as trouble:
         return _fail(str(trouble), trouble.exit_code)
     except click.ClickException as trouble:
-        return _fail(trouble.format_message(), UsageError.exit_code)
+        return _fail(_usage_line(trouble), UsageError.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except Exception as bug:  # noqa: BLE001 -- the outermost boundary: a line for the person, the rest into a file
@@ -172,6 +172,18 @@ def _answer(argv: Sequence[str]) -> int:
             return _fail(f"the output cannot be written: {bug.strerror}", 1)
         return _fail(_crash_line(bug), 1)
     return code if isinstance(code, int) else 0
+
+
+def _usage_line(trouble: click.ClickException) -> str:
+    """What was typed wrong, and for an unknown option the one that was probably meant."""
+    if not isinstance(trouble, click.NoSuchOption):
+        return trouble.format_message()
+    from untildone.core.near_names import nearest
+
+    written, near = trouble.option_name, trouble.possibilities or ()
+    meant = nearest(written, near) or next(iter(near), None)
+    command = trouble.ctx.command_path if trouble.ctx else "untildone"
+    return f"no option {written}: " + (f"did you mean {meant}?" if meant else f"`{command} --help` lists them")
 
 
 def split_forwarded(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:

@@ -36,7 +36,7 @@ class Service:
 
 @click.group()
 def autostart() -> None:
-    """Take up interrupted runs after a reboot."""
+    """Resume interrupted runs after a reboot."""
 
 
 @autostart.command()
@@ -74,7 +74,7 @@ def uninstall() -> None:
 
 @autostart.command()
 def status() -> None:
-    """Say whether interrupted runs are taken up after a reboot."""
+    """Say whether interrupted runs are resumed after a reboot."""
     service = service_here()
     found = _existing(service)
     if found is None:
@@ -108,7 +108,7 @@ def systemd_unit(env: Mapping[str, str]) -> Service:
     lines = [
         MARK,
         "[Unit]",
-        "Description=Take up interrupted runs of untildone",
+        "Description=Resume interrupted runs of untildone",
         "",
         "[Service]",
         "Type=oneshot",

@@ -76,7 +76,7 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
         ("store", _store(asked.store), "give another folder with --store"),
         ("folder", _folder(asked, values), "a run would fail here as well"),
         ("clock", _clock(), ""),
-        ("notify", _notify(asked, values), "mend the address, or install what it names"),
+        ("notify", _notify(asked, values), "fix the address, or install what it names"),
         ("awake", _awake(), ""),
     ]
     rows = await asyncio.gather(*(_attempt(name, look, remedy) for name, look, remedy in looks))
@@ -108,9 +108,7 @@ def _settings(folder: Path) -> tuple[Finding, config.Resolved]:
         resolved = config.resolve({}, env=os.environ, project_file=project, user_file=user)
         _spec(resolved, folder)
     except UntildoneError as trouble:
-        wrong = Finding(
-            name="settings", status="missing", detail=str(trouble), remedy="mend or trust the file it names"
-        )
+        wrong = Finding(name="settings", status="missing", detail=str(trouble), remedy="fix or trust the file it names")
         return wrong, config.resolve({}, env={"HOME": "/"})
     files = [str(path) for path in (project, user) if path is not None]
     return Finding(name="settings", status="ok", detail=", ".join(files) or "no files, all defaults"), resolved
@@ -182,7 +180,7 @@ async def _remote(folder: Path) -> Finding:
         async with inspecting(folder) as repository:
             remotes = repository.remotes if repository else {}
             if repository is None or not remotes:
-                return Finding(name="remote", status="ok", detail="there is none: the work stays here")
+                return Finding(name="remote", status="ok", detail="no remote: the work stays here")
             name = "origin" if "origin" in remotes else next(iter(remotes))
             return await _reached(repository, name, remotes[name])
     except WorkspaceError:
@@ -272,7 +270,8 @@ def _room(database: Path) -> str:
         page, pages, free = (
             connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
         )
-    return f"{size(page * pages)}, {size(page * free)} of it free"
+    unused = f", {size(page * free)} of it not used" if free else ""
+    return f"{size(page * pages)}{unused}"
 
 
 def _damage(database: Path) -> str:
@@ -316,7 +315,7 @@ async def _clock() -> Finding:
 async def _notify(asked: Questions, values: Mapping[str, Any]) -> list[Finding]:
     urls = asked.notify or values["notify"]
     if not urls:
-        detail = "no channel: nobody is told when a run stops"
+        detail = "no channel: no message is sent when a run stops"
         return [Finding(name="notify", status="warning", detail=detail, remedy="name one with --notify URL")]
     rows = []
     for channel in open_notifiers(urls):
@@ -326,7 +325,7 @@ async def _notify(asked: Questions, values: Mapping[str, Any]) -> list[Finding]:
             continue
         trouble = await channel.send(trial_note(wiring.system_clock().now()))
         rows.append(
-            Finding(name="notify", status="missing", detail=f"{channel.name}: {trouble}", remedy="mend the address")
+            Finding(name="notify", status="missing", detail=f"{channel.name}: {trouble}", remedy="fix the address")
             if trouble
             else Finding(name="notify", status="ok", detail=f"{channel.name} took a test message")
         )

@@ -28,15 +28,15 @@ async def find_run(log: EventLog, wanted: str | None, folder: Path, *, acting: b
     here = os.path.realpath(folder)
     near = await _near(log, rows, here)
     if not near:
-        raise RunNotFound(f"no run in {here} yet: start one with `untildone run`, or see `untildone ls`")
+        raise RunNotFound(f'no run in {here} yet: start one with `untildone run "GOAL" -m 5`, or see `untildone ls`')
     living = [row for row in near if row.alive]
     found = next((row for row in living if row.folder == here), (living or near)[0])
     others = [one_line(row.name) for row in living if row is not found]
     if others and acting and found.folder != here:
         names = ", ".join((one_line(found.name), *others))
-        raise UsageError(f"{count(len(living), 'run')} are at work in this repository: name the one you mean ({names})")
+        raise UsageError(f"{count(len(living), 'run')} are running in this repository: name the one you mean ({names})")
     if others:
-        say(f"this is {one_line(found.name)}; also at work in this repository: {', '.join(others)}")
+        say(f"this is {one_line(found.name)}; also running in this repository: {', '.join(others)}")
     elif found.folder != here:
         say(f"this is {one_line(found.name)}, in {one_line(found.folder)}")
     return found

@@ -77,13 +77,13 @@ def _shaped(command: Any) -> Any:
 def waive(run: str, patterns: tuple[str, ...], store: str | None, cwd: str | None, *, as_json: bool) -> None:
     """Let guarded files of a run change: PATTERN is a path, a folder or a glob.
 
-    For what stands in the way of done and is right all the same: a test that had to go, a CI file you asked for.
+    For a change that blocks completion and is right all the same: a removed test, a CI file you asked for.
     `untildone status RUN` names it. No file is changed and nothing else is let pass; `untildone log RUN` keeps it.
 
     \b
       untildone waive importer tests/test_old.py ".github/workflows/*"
 
-    A run that is at work knows at once; one that stopped goes on with `untildone resume RUN`.
+    A running run knows at once; resume one that stopped with `untildone resume RUN`.
     """  # noqa: D301 -- click wants the character itself
     if not all(pattern.strip() for pattern in patterns):
         raise UsageError("an empty pattern means no file: name a path, a folder or a glob")
@@ -103,7 +103,9 @@ def waive(run: str, patterns: tuple[str, ...], store: str | None, cwd: str | Non
     nothing = "" if passes else "; nothing that was found last is meant by that"
     click.echo(f"{row.name}: {', '.join(patterns)} may change{nothing}")
     if not row.alive:
-        click.echo(f"go on with `untildone resume {row.name}`" + (", which looks again first" if looks_again else ""))
+        click.echo(
+            f"resume it with `untildone resume {row.name}`" + (", which checks again first" if looks_again else "")
+        )
 
 
 async def _waive(run: str, store: Path, folder: Path, patterns: Sequence[str]) -> tuple[RunRow, LoopState, bool]:
@@ -150,7 +152,7 @@ def accept(run: str, store: str | None, cwd: str | None, *, as_json: bool) -> No
     for said in disputed:
         click.echo(f"accepted   {one_line(said, 200)}")
     if not row.alive:
-        click.echo(f"go on with `untildone resume {row.name}`, which looks again without another iteration")
+        click.echo(f"resume it with `untildone resume {row.name}`, which checks again without another iteration")
 
 
 async def _accept(run: str, store: Path, folder: Path) -> tuple[RunRow, list[str]]:
@@ -160,7 +162,7 @@ async def _accept(run: str, store: Path, folder: Path) -> tuple[RunRow, list[str
         state = await load_state(log, row.run_id)
         wiring.refuse_in_session(state)
         if not state.disputed:
-            raise UsageError(f"nothing of {row.name} is disputed: `untildone status {row.name}` shows where it stands")
+            raise UsageError(f"nothing of {row.name} is disputed: `untildone status {row.name}` shows its state")
         await log.append(row.run_id, [DisputeAccepted(by=BY, disputed=state.disputed)])
         return row, list(state.disputed)
 
@@ -192,7 +194,7 @@ def land(run: str | None, cwd: str | None, *, as_json: bool, shape: str | None, 
       untildone land importer                              try again
       untildone land importer --land merge --base develop  in another way
 
-    `untildone status RUN` says what is in the way. Without RUN: the run of this folder.
+    `untildone status RUN` says what blocks it. Without RUN: the run of this folder.
     """  # noqa: D301 -- click wants the character itself
     store = store_of(given.pop("store"))
     output = Output(verbose=bool(given.pop("verbose")), quiet=bool(given.pop("quiet")), json=as_json, format=shape)
@@ -219,7 +221,7 @@ async def _landing_job(log: EventLog, run: str | None, cwd: str | None, typed: d
     state = await load_state(log, row.run_id)
     wiring.refuse_in_session(state)
     if row.alive:
-        raise UsageError(f"{row.name} is at work and lands by itself: `untildone status {row.name}` says how far it is")
+        raise UsageError(f"{row.name} is running and lands by itself: `untildone status {row.name}` says how far it is")
     now = wiring.system_clock().now()
     asked: list[SettingsChanged] = []
     if typed:
@@ -264,7 +266,7 @@ def rewind(run: str, number: int, store: str | None, cwd: str | None, *, dry_run
     """Put the tree back to where it was after iteration N; 0 is before the first. What is there is saved first.
 
     Files, index and branch are as they were then, untracked files included. Nothing is lost: you are told under which
-    name the present state is kept. Ignored files are left alone, and a run that is at work must be stopped first.
+    name the present state is kept. Ignored files are left alone, and a running run must be stopped first.
 
     \b
       untildone rewind importer 3 --dry-run   what would change
@@ -279,7 +281,7 @@ async def _rewind(run: str, number: int, store: Path, folder: Path, *, dry_run: 
     async with opened(store) as log:
         row, state = await _known_iteration(log, run, folder, number)
         if row.alive:
-            raise UsageError(f"{row.name} is at work: `untildone stop {row.name}` first")
+            raise UsageError(f"{row.name} is running: `untildone stop {row.name}` first")
         spec, branch = state.spec, state.arrival.branch
         if not Path(spec.cwd).is_dir():
             way = f"`untildone fork {row.name} --from {number}` takes what it was after iteration {number} to a new one"
@@ -342,7 +344,7 @@ async def _known_iteration(log: EventLog, run: str, folder: Path, number: int) -
 def fork(run: str, goal: tuple[str, ...], number: int, *, no_start: bool, **given: Any) -> int:
     """Start a new run in a new worktree, from where RUN was after iteration N, with its goal or another.
 
-    RUN itself, its folder and its branch are left as they are; it may even be at work. Checks and limits are those of
+    RUN itself, its folder and its branch are left as they are; it may even be running. Checks and limits are those of
     RUN unless you give others.
 
     \b

@@ -13,7 +13,7 @@ import click
 
 from untildone import wiring
 from untildone.cli.signals import StopSignals
-from untildone.cli.streams import put, say
+from untildone.cli.streams import hanging, put, say, screen_width
 from untildone.core.dataclass import dataclass
 from untildone.core.events import ContinuousResumed, Event, Record
 from untildone.core.oneliners import check_template, closing_lines, result_line
@@ -145,7 +145,7 @@ async def drive_one(
     """
     clock = wiring.system_clock()
     start = await load_state(log, job.run_id)
-    with progress(output, start) as display:
+    with progress(output, shown_at_first(job, start, clock.now())) as display:
         watcher = Watcher(display, job.greeting, taken_up)
         around = wiring.Surroundings(
             log=log,
@@ -159,6 +159,14 @@ async def drive_one(
         with StopSignals(log, job.run_id, lambda: watcher.begun) as signals:
             state = await _drive(job, around)
     return Driven(state=state, told_to_stop=signals.heard > 0)
+
+
+def shown_at_first(job: Job, start: LoopState, now: float) -> LoopState:
+    """Where the run stands before its first record: of a new run, the goal and the limits are known."""
+    if job.begin is None:
+        return start
+    spec, policy = job.begin
+    return LoopState(spec=spec, policy=policy, started_at=now, last_at=now)
 
 
 async def _drive(job: Job, around: wiring.Surroundings) -> LoopState:
@@ -182,7 +190,8 @@ def show_result(state: LoopState, now: float, output: Output) -> None:
     elif output.quiet:
         put(view.exit_reason or view.status)
     else:
-        put("\n".join(closing_lines(view, advice=output.advice)))
+        width = screen_width()
+        put("\n".join(hanging("", line, width) for line in closing_lines(view, advice=output.advice)))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from untildone.hook import register
 if TYPE_CHECKING:
     from untildone.hook.register import Entry
 
-NONE_HERE = "no loop is at work in this folder: `untildone loop status` shows those of others"
+NONE_HERE = "no loop is running in this folder: `untildone loop status` shows those of others"
 _REPOSITORY = ".git"
 
 
@@ -54,7 +54,7 @@ def loop_of(entries: "Sequence[Entry]", folder: Path) -> "Entry | None":
     below = [entry for entry in below if root is not None and _root_of(Path(entry["project"])) == root]
     if len(below) > 1:
         listed = ", ".join(f"{entry['loop']} in {entry['project']}" for entry in below)
-        raise UsageError(one_line(f"several loops are at work below this folder, name one: {listed}"))
+        raise UsageError(one_line(f"several loops are running below this folder, name one: {listed}"))
     return below[0] if below else None
 
 

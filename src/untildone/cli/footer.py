@@ -17,7 +17,8 @@ from untildone.core.events import Record
 from untildone.core.figures import count, short_commit
 from untildone.core.lines import event_line
 from untildone.core.lines_agent import telling, tool_line
-from untildone.core.printable import columns, one_line, printable
+from untildone.core.printable import columns, one_line
+from untildone.core.prose import prose_lines
 from untildone.core.views import Gauge, RunView
 
 _WORDS_KEPT = 3
@@ -58,9 +59,7 @@ class Activity:
             case tr.AgentToolResult():
                 return self._finished(event, record.at)
             case tr.AgentMessage(subagent=False):
-                # Only the end of a long text can be shown: cleaning all of it would be in vain.
-                said = (one_line(line) for line in printable(event.text[-4000:], lines=True).split("\n"))
-                self.words.extend(line for line in said if line)
+                self.words.extend(prose_lines(event.text, last=True))
             case ev.IterationStarted() | ev.IterationCompleted() | ev.IterationFailed():
                 self.tools.clear()
                 self.words.clear()
@@ -171,8 +170,8 @@ def _bar(gauge: Gauge, length: int) -> Text:
 
 def _facts(view: RunView) -> Text:
     line = _line(" ")
-    line.append(f"breaker {view.breaker}", "dim" if view.breaker_state == "closed" else "red")
-    line.append(f" · claims {view.streak}/{view.streak_needed}", "dim" if not view.streak else "green")
+    line.append(view.breaker, "dim" if view.breaker_state == "closed" else "red")
+    line.append(f" · done claims {view.streak} of {view.streak_needed}", "dim" if not view.streak else "green")
     facts = []
     if view.verdict in {"passed", "failed"}:
         facts.append(f"checks {view.verdict}")

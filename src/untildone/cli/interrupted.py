@@ -25,7 +25,7 @@ def resume_interrupted(store: Path, output: Output, *, detach: bool) -> int:
     """Take them all up, one after the other or each in the background; the answer is the first that is not 0."""
     found = foreground(_find(store))
     if not found:
-        put("no interrupted runs to take up")
+        put("no interrupted runs to resume")
     answer = 0
     for job in found:
         code = _take_up(job, store, output, detach=detach)
@@ -56,7 +56,7 @@ async def find_interrupted(log: EventLog, now: float) -> list[Job]:
             continue
         reason = _why_left(state, now, replaced=newest[row.folder, row.name] != row.run_id)
         if reason:
-            say(f"{state.spec.name} ({state.run_id}) is not taken up: {reason}")
+            say(f"{state.spec.name} ({state.run_id}) is not resumed: {reason}")
         elif (job := _job(state)) is not None:
             jobs.append(job)
     return jobs
@@ -75,9 +75,9 @@ async def _was_cut_off(log: EventLog, state: LoopState) -> bool:
 def _why_left(state: LoopState, now: float, *, replaced: bool) -> str:
     """Why a run that was cut off is left alone; empty: nothing speaks against it."""
     if state.stop is not None and state.stop.signal != SHUTDOWN:
-        return f"somebody had asked it to stop; `untildone resume {state.run_id}` takes it up"
+        return f"it was asked to stop; `untildone resume {state.run_id}` resumes it"
     if state.phase == "running" and state.paused:
-        return f"it is paused; `untildone resume {state.run_id}` takes it up"
+        return f"it is paused; `untildone resume {state.run_id}` resumes it"
     if replaced:
         return "a newer run of the same name took its place"
     deadline = state.policy.deadline

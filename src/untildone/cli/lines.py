@@ -11,6 +11,7 @@ Tone = Literal["good", "bad", "warn", "quiet", "head", "plain"]
 # Shown by `log`; while one watches they only say what the lines around them say better.
 _BOOKKEEPING = (
     ev.ContinuousResumed,
+    ev.LandingPrepared,
     tr.AgentSession,
     tr.AgentStarted,
     ev.ContinuousLimitReached,

@@ -17,8 +17,8 @@ from untildone.cli.chaining import stands_before_next
 from untildone.cli.choosing import find_run
 from untildone.cli.driving import opened
 from untildone.cli.options import folder_of, place_options, run_argument, store_of
-from untildone.cli.streams import screen_width
-from untildone.cli.tables import hanging, iterations_table, runs_table, status_text
+from untildone.cli.streams import hanging, screen_width
+from untildone.cli.tables import iterations_table, runs_table, status_text
 from untildone.config import expanded
 from untildone.core.chain import not_started
 from untildone.core.codec import to_wire
@@ -66,7 +66,7 @@ def _look(store: str | None, cwd: str | None, work: Any) -> Any:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @place_options
 def status(run: str | None, store: str | None, cwd: str | None, *, as_json: bool) -> None:
-    """Where a run stands: the named one, or the newest of this folder."""
+    """The state of a run: the named one, or the newest of this folder."""
 
     async def work(log: EventLog, place: Place) -> str:
         try:
@@ -246,6 +246,9 @@ def replay(run: str | None, store: str | None, cwd: str | None, *, changes: tupl
         row = await place.find(log, run)
         records = await log.read(row.run_id)
         table = iterations_table(records, screen_width())
-        return f"{table}\n\n{what_if(records, tried).text}" if tried else table
+        if not tried:
+            return table
+        told = what_if(records, tried).text.split("\n")
+        return "\n".join([table, "", *(hanging("", line, screen_width()) for line in told)])
 
     click.echo(_look(store, cwd, work))

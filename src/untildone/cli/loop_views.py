@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from untildone.cli.tables import aligned, hanging, iterations_table, status_text
+from untildone.cli.streams import hanging
+from untildone.cli.tables import aligned, iterations_table, status_text
 from untildone.core.dataclass import dataclass
 from untildone.core.durations import format_duration
 from untildone.core.events import IterationCompleted, IterationStarted, Record
@@ -25,7 +26,7 @@ _GOAL_WIDTH = 300
 _SHORT = 60
 _SESSION = 8
 _RESUMABLE = re.compile(r"[\w-]{1,64}")
-_NOTHING = "no loop is at work in this folder: `/untildone:loop GOAL` in a session, or `untildone loop start GOAL`"
+_NOTHING = "no loop is running in this folder: `/untildone:loop GOAL` in a session, or `untildone loop start GOAL`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ def standing_text(
 def _nothing_here(lying: str) -> str:
     if not lying:
         return _NOTHING
-    return f"{lying} lies here, but nobody started it on this machine: read it, then `untildone loop adopt` uses it"
+    return f"{lying} is here, but was not started on this machine: read it, then `untildone loop adopt` uses it"
 
 
 def _in_full(standing: Standing, now: float, width: int | None) -> str:
@@ -134,7 +135,7 @@ def _is_open(entry: "Entry") -> bool | None:
 def history_table(found: Sequence[tuple[RunRow, LoopState]], now: float, width: int | None = None) -> str:
     """Loops that are over, one a line."""
     if not found:
-        return "no loop is over yet: `untildone loop status` shows those at work"
+        return "no loop is over yet: `untildone loop status` shows the running ones"
     rows = [("LOOP", "ENDED", "TURNS", "COST", "RESULT", "GOAL")]
     for row, state in found:
         view = run_view(state, now, alive=False)

@@ -27,7 +27,7 @@ def test(urls: Sequence[str]) -> int:
     """Send a test message to these addresses, or to those the settings name."""
     channels = open_notifiers(urls or _configured())
     if not channels:
-        raise UsageError("nobody to notify: give an address, or set one with --notify or in a settings file")
+        raise UsageError("there is no address to notify: give one, or set one with --notify or in a settings file")
     troubles = asyncio.run(_send(channels))
     for channel, trouble in zip(channels, troubles, strict=True):
         click.echo(f"{channel.name}: {trouble or 'ok'}")

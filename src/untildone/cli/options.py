@@ -1,6 +1,7 @@
 """From the table of settings to options of commands, grouped by theme in the help."""
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +24,7 @@ CHANGEABLE = tuple(s for s in SETTINGS if s.group == "limits" and s.name != "unb
 
 RUN_MEANS = (
     "RUN is a name or an id, as `untildone ls` shows them. Without it: the run of this folder, also if it is in a "
-    "worktree of this repository; one that is at work before the newest."
+    "worktree of this repository; a running one before the newest."
 )
 
 
@@ -81,11 +82,16 @@ class ThemedCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Give an option whose value may be left out the next word only if it can be that value."""
+        _refuse_single_dashes(self, args)
         words = OptionalValues(self.params)
+        sorted_out = words.sorted_out(args)
         try:
-            return super().parse_args(ctx, words.sorted_out(args))
+            return super().parse_args(ctx, list(sorted_out))
         except click.UsageError as trouble:
-            raise words.explained(trouble) from trouble
+            reason = words.explained(trouble)
+            if reason is trouble and type(trouble) is click.UsageError:
+                reason = _unquoted(self, ctx, sorted_out) or trouble
+            raise reason from trouble
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Own options first, then the settings."""
@@ -105,6 +111,31 @@ class ThemedCommand(click.Command):
         if self.epilog:
             formatter.write_paragraph()
             formatter.write(self.epilog)
+
+
+def _refuse_single_dashes(command: click.Command, args: Sequence[str]) -> None:
+    """`-max-cost 5` would be read as `-m ax-cost`, and `-prompt x` as the goal `rompt`."""
+    known = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts) if flag.startswith("--")}
+    for word in args:
+        long = f"-{word.partition('=')[0]}"
+        if long in known:
+            raise UsageError(f"{word}: a long option begins with two dashes: write -{word}")
+
+
+def _unquoted(command: click.Command, ctx: click.Context, args: Sequence[str]) -> UsageError | None:
+    """What to type instead where a goal of several words stands without quotes; None where that is not the problem."""
+    if not any(param.name == "goal" for param in command.params):
+        return None
+    # Each word is replaced by its place, so that the parser says which words are the goal.
+    places = [word if word.startswith("-") else f"={at}" for at, word in enumerate(args)]
+    found, left, _ = command.make_parser(ctx).parse_args(places)
+    goal = [word.removeprefix("=") for word in (found.get("goal"), *left) if isinstance(word, str)]
+    if len(goal) < 2 or not all(word.isdigit() for word in goal):  # noqa: PLR2004 - one word needs no quotes
+        return None
+    taken = {int(word) for word in goal}
+    text = " ".join(args[at] for at in sorted(taken))
+    rest = [word for at, word in enumerate(args) if at not in taken]
+    return UsageError(f"put the goal in quotes: {shlex.join(['untildone', 'run', text, *rest])}")
 
 
 def setting_options(settings: Iterable[Setting]) -> Callable[[F], F]:
@@ -165,7 +196,7 @@ def folder_of(cwd: str | None) -> Path:
     try:
         folder = config.expanded(cwd) if cwd else Path.cwd()
     except FileNotFoundError as gone:
-        raise UsageError("the current folder does not exist any more: change to another one") from gone
+        raise UsageError("the current folder no longer exists: change to another one") from gone
     if not os.path.isdir(folder):  # noqa: PTH112 - pathlib raises for a name longer than any disk takes
         raise UsageError(f"{folder} is not a folder: give an existing one with --cwd")
     return folder.resolve()

@@ -4,8 +4,8 @@ import asyncio
 import re
 from pathlib import Path
 
-from untildone.cli.streams import screen_width
-from untildone.cli.tables import hanging
+from untildone.cli.streams import hanging, screen_width
+from untildone.core.claims import streak_needed
 from untildone.core.contract import CheckSpec
 from untildone.core.decide import Iterate
 from untildone.core.durations import format_duration
@@ -30,7 +30,7 @@ def preview_text(spec: RunSpec, policy: Policy, worktree: str | None = None) -> 
         ("folder", spec.cwd),
         ("limits", ", ".join(_limits(policy)) or "none (--unbounded)"),
         *([("begins", clock(policy.start_at))] if policy.start_at is not None else []),
-        ("checks", "; ".join(map(_check, spec.contract.checks)) or "none: claims are believed after a streak"),
+        ("checks", "; ".join(map(_check, spec.contract.checks)) or _no_checks(policy)),
         *contract_facts(spec),
         ("agent", f"{options.agent}, model {options.model or 'default'}"),
         ("rights", rights_line(spec, most=None)),
@@ -50,6 +50,10 @@ def preview_text(spec: RunSpec, policy: Policy, worktree: str | None = None) -> 
     warnings = [f"{'warning':>16}  {warning}" for warning in prompt.warnings]
     parts = ["\n".join([*lines, *warnings]), "--- rules ---", rules(spec, policy), "--- first prompt ---", prompt.text]
     return "\n\n".join([*(printable(part, lines=True) for part in parts), "Nothing was started (--dry-run)."])
+
+
+def _no_checks(policy: Policy) -> str:
+    return f'none: {streak_needed("signal", policy.completion_threshold)} "done" claims in a row are needed'
 
 
 def _check(check: CheckSpec) -> str:

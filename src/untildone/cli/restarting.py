@@ -30,7 +30,7 @@ async def worker_job(log: EventLog, resolved: config.Resolved, spec: RunSpec, po
     before = asked_by_start(old, said, (spec, _as_said(policy, resolved, said, old)))
     greeting = f"resuming {old.spec.name} after {count(old.attempts, 'iteration')}"
     if old.paused:
-        greeting += f"; it is paused by {one_line(paused_by(records), 60)}, and waits for somebody to let it go on"
+        greeting += f"; it is paused by {one_line(paused_by(records), 60)}, and waits until a person resumes it"
     return Job(run_id=old.run_id, before=(*before, *kept_orders(old, records)), greeting=greeting)
 
 
@@ -57,6 +57,6 @@ async def _held_by_order(log: EventLog, spec: RunSpec, policy: Policy) -> str:
         return ""
     name = handle(state)
     return (
-        f"{name} has reached a limit that was ordered ({limit.field}), and nothing is started anew over that: "
-        f"go on with `untildone resume {name}` and a higher limit, or set another one in the environment"
+        f"{name} has reached a limit that was ordered ({limit.field}), and no new run is started: "
+        f"resume it with `untildone resume {name}` and a higher limit, or set another one in the environment"
     )

@@ -12,8 +12,8 @@ import click
 from untildone import config as settings_of
 from untildone.cli.guarding import operator_only
 from untildone.cli.options import folder_of, store_of
-from untildone.cli.streams import put, say, screen_width
-from untildone.cli.tables import aligned, hanging
+from untildone.cli.streams import hanging, put, say, screen_width
+from untildone.cli.tables import aligned
 from untildone.core.printable import one_line
 from untildone.core.proposal import CI, FOLDERS, READ, Repository, settings_text
 from untildone.core.settings import GROUPS, PROFILE_NAMES, SETTINGS, Setting, as_typed

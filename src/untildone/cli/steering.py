@@ -61,7 +61,7 @@ def stop(run: str | None, store: str | None, cwd: str | None, *, after_iteration
     """Stop a run. It can be resumed."""
     row = _ask(run, store, cwd, StopRequested(by=BY, after_iteration=after_iteration), living=True)
     when = "after its running iteration" if after_iteration else "now"
-    click.echo(f"{row.name} stops {when}; go on with `untildone resume {row.name}`")
+    click.echo(f"{row.name} stops {when}; resume it with `untildone resume {row.name}`")
 
 
 @click.command()
@@ -71,8 +71,8 @@ def stop(run: str | None, store: str | None, cwd: str | None, *, after_iteration
 def pause(run: str | None, store: str | None, cwd: str | None) -> None:
     """Pause a run when its running iteration ends, until it is resumed."""
     row = _ask(run, store, cwd, PauseRequested(by=BY), living=True)
-    click.echo(f"{row.name} is pausing after its running iteration (`untildone stop {row.name}` ends that one, too)")
-    click.echo(f"go on with `untildone resume {row.name}`")
+    click.echo(f"{row.name} pauses after its running iteration (`untildone stop {row.name}` ends that one, too)")
+    click.echo(f"resume it with `untildone resume {row.name}`")
 
 
 @click.command("skip-wait")
@@ -148,7 +148,7 @@ def limits(run: str | None, store: str | None, cwd: str | None, **given: Any) ->
 @click.option("--interrupted", is_flag=True, help="Every run, of any folder, that a crash or a reboot ended.")
 @click.option("--detach", is_flag=True, help="Work in the background, whatever becomes of this terminal.")
 @click.option("--from-server", is_flag=True, help="Bring RUN here from another machine: --cwd is a clone, or empty.")
-@click.option("--take", is_flag=True, help="With --from-server, also from a machine that is at work on it.")
+@click.option("--take", is_flag=True, help="With --from-server, also from a machine that is running it.")
 @click.option("--trust", is_flag=True, help="With --from-server, let the commands that RUN brings along run here.")
 @operator_only
 def resume(
@@ -170,7 +170,7 @@ def resume(
         run, cwd, typed = foreground(bring(run, place, cwd, typed, **how)), None, {}
     if interrupted:
         if run or cwd or typed or output.for_programs:
-            raise UsageError("--interrupted takes up every run as it is: give it without RUN, settings or --json")
+            raise UsageError("--interrupted resumes every run as it is: give it without RUN, settings or --json")
         from untildone.cli.interrupted import resume_interrupted
 
         return resume_interrupted(place, output, detach=detach)
@@ -202,7 +202,7 @@ async def _job(log: EventLog, run: str | None, cwd: str | None, typed: dict[str,
         row = await find_run(log, state.run_id, folder_of(cwd))
     if row.alive:
         await log.append(row.run_id, [*_new_limits(row, state, typed), ResumeRequested(by=BY)])
-        click.echo(f"{row.name} goes on" if state.paused else f"{row.name} is at work already")
+        click.echo(f"{row.name} goes on" if state.paused else f"{row.name} is already running")
         return None
     refuse_elsewhere(state)
     if has_next(state):
@@ -249,14 +249,14 @@ def _with_goals(spec: RunSpec, typed: dict[str, Any]) -> RunSpec:
 def _keep_a_limit(row: RunRow, policy: Policy, otherwise: str) -> None:
     """A run that could go on for ever is only ever asked for by name."""
     if not policy.unbounded and not has_finite_limit(policy):
-        raise UsageError(f"nothing would limit {row.name} any more: keep or set at least one limit, {otherwise}")
+        raise UsageError(f"{row.name} would have no limit left: keep or set at least one, {otherwise}")
 
 
 def _new_limits(row: RunRow, state: LoopState, typed: dict[str, Any]) -> list[Event]:
     """While a run works only its limits can change."""
     other = sorted(typed.keys() - {setting.name for setting in CHANGEABLE})
     if other:
-        raise UsageError(f"{row.name} is at work: stop it first to change {', '.join(other)}")
+        raise UsageError(f"{row.name} is running: stop it first to change {', '.join(other)}")
     return [_limits_changed(row, state, limit_changes(typed))] if typed else []
 
 
@@ -305,7 +305,7 @@ def _ask(run: str | None, store: str | None, cwd: str | None, wish: Wish, *, liv
             state = await load_state(log, row.run_id)
             wiring.refuse_in_session(state)
             if living and not row.alive:
-                raise UsageError(f"{row.name} is not running: `untildone status {row.name}` says where it stands")
+                raise UsageError(f"{row.name} is not running: `untildone status {row.name}` says why")
             # Between two goals of a chain somebody still listens: a stop keeps the next one from starting.
             if state.phase == "completed" and not (row.alive and has_next(state) and isinstance(wish, StopRequested)):
                 raise UsageError(f"{row.name} is done, nothing of this would reach it: start a new run")

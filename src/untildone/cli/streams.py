@@ -1,11 +1,15 @@
 """Standard output and error, which may be full, closed or gone: that never changes how a command ends."""
 
 import os
+import re
 import sys
 from contextlib import suppress
 from errno import EIO, EPIPE
 from typing import TextIO
 
+_NARROWEST = 12
+"""Columns below which wrapping leaves nothing to read."""
+_TIED = "\N{NO-BREAK SPACE}"
 _GONE = frozenset({EPIPE, EIO})
 """Nobody reads any more: a pipe whose reader left, a terminal that was closed."""
 
@@ -21,7 +25,8 @@ def say(line: str, *, fresh: bool = False) -> None:
     """One line for the person, beside the output; `fresh`: the terminal shows a ^C before it. Never raises."""
     with suppress(OSError, ValueError):
         start = "\n" if fresh and sys.stderr.isatty() else ""
-        print(f"{start}untildone:", " ".join(line.split()), file=sys.stderr, flush=True)
+        said = f"untildone: {' '.join(line.split())}"
+        print(f"{start}{hanging('', said, width_of(sys.stderr))}", file=sys.stderr, flush=True)
 
 
 def put(text: str) -> None:
@@ -35,10 +40,32 @@ def put(text: str) -> None:
             say(f"the result could not be written: {refused.strerror}")
 
 
+def hanging(start: str, text: str, width: int | None) -> str:
+    """`text` after `start`, its further lines below its first; a `command` to be copied stays in one piece."""
+    if width is None:
+        return start + text
+    import textwrap
+
+    from untildone.core.printable import columns
+
+    if columns(start) + columns(text) <= width or width < columns(start) + _NARROWEST:
+        return start + text
+    whole = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", _TIED), text)
+    lines = textwrap.wrap(
+        whole, width - columns(start), break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
+    return start + f"\n{' ' * columns(start)}".join(lines).replace(_TIED, " ")
+
+
 def screen_width() -> int | None:
-    """Columns of the terminal that standard output is; None: it is none, and a program may be reading."""
+    """Columns of the terminal that standard output is; None: it is not a terminal, and a program may be reading."""
+    return width_of(sys.stdout)
+
+
+def width_of(stream: TextIO) -> int | None:
+    """Columns of the terminal that a stream is; None: it is not a terminal."""
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None if sys.stdout.isatty() else None
+        return os.get_terminal_size(stream.fileno()).columns or None if stream.isatty() else None
     except (OSError, ValueError):
         return None
 

@@ -1,9 +1,8 @@
 """Tables and paragraphs of plain text for the looking commands."""
 
-import re
-import textwrap
 from collections.abc import Container, Iterable, Sequence
 
+from untildone.cli.streams import hanging
 from untildone.core.durations import format_duration
 from untildone.core.events import Record
 from untildone.core.figures import dollars, short_commit
@@ -15,8 +14,7 @@ from untildone.ports import RunRow
 _NAME_WIDTH = 40
 _SUMMARY_WIDTH = 60
 _NARROWEST = 12
-"""Columns below which cutting or wrapping leaves nothing to read."""
-_TIED = "\N{NO-BREAK SPACE}"
+"""Columns below which cutting leaves nothing to read."""
 
 
 def runs_table(rows: Sequence[RunRow], now: float, width: int | None = None, *, in_session: Container[str] = ()) -> str:
@@ -67,13 +65,13 @@ def status_text(view: RunView, width: int | None = None) -> str:
         ("run", f"{view.name} ({view.run_id})"),
         ("goal", view.goal),
         ("status", view.phase + (f": {view.detail}" if view.detail else "")),
-        ("iteration", f"{view.iteration}, {view.successes} succeeded"),
+        ("iteration", f"{view.iteration}" + (f", {view.failed} failed" if view.failed else "")),
         ("spent", f"{view.cost} in {format_duration(view.elapsed_seconds)}"),
         *_ledger(view),
         *((gauge.label, gauge.text) for gauge in view.gauges),
         ("checks", view.verdict),
         *view.standing,
-        ("claims", f"{view.streak} of {view.streak_needed} in a row"),
+        ("done claims", f"{view.streak} of {view.streak_needed}" + (" in a row" if view.streak_needed > 1 else "")),
         ("breaker", view.breaker),
         ("commits", f"{view.commits}" + (f", last {short_commit(view.last_commit)}" if view.last_commit else "")),
     ]
@@ -84,22 +82,12 @@ def status_text(view: RunView, width: int | None = None) -> str:
         facts.append(("agent says", one_line(view.report.summary, 100)))
     if view.advice:
         facts.append(("next", view.advice))
-    return "\n".join(hanging(f"{label:>10}  ", text, width) for label, text in facts)
+    widest = max(len(label) for label, _ in facts)
+    return "\n".join(hanging(f"{label:>{widest}}  ", text, width) for label, text in facts)
 
 
 def _ledger(view: RunView) -> list[tuple[str, str]]:
     return [(label, text) for label, text in (("paid by", view.paid_by), ("lost", view.lost)) if text]
-
-
-def hanging(start: str, text: str, width: int | None) -> str:
-    """`text` after `start`, its further lines below its first; a `command` to be copied stays in one piece."""
-    if width is None or columns(start) + columns(text) <= width or width < columns(start) + _NARROWEST:
-        return start + text
-    whole = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", _TIED), text)
-    lines = textwrap.wrap(
-        whole, width - columns(start), break_long_words=False, break_on_hyphens=False, drop_whitespace=True
-    )
-    return start + f"\n{' ' * columns(start)}".join(lines).replace(_TIED, " ")
 
 
 def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> str:

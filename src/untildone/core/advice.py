@@ -21,47 +21,49 @@ _FLAGS: Mapping[Reason, str] = {
     Reason.DEADLINE: "--deadline",
 }
 
+_UNVERIFIED = "Nothing was verified: review the work (`untildone brief {name}`); next time give `--check CMD`."
 _ADVICE: Mapping[Reason, str] = {
-    Reason.SHUTDOWN_SIGNAL: "Go on with `untildone resume {name}`.",
-    Reason.STOP_REQUESTED: "Go on with `untildone resume {name}`.",
-    Reason.TAKEN_OVER: "It goes on there; take it back with `untildone resume --from-server {id} --take`.",
+    Reason.SHUTDOWN_SIGNAL: "Resume: `untildone resume {name}`.",
+    Reason.STOP_REQUESTED: "Resume: `untildone resume {name}`.",
+    Reason.TAKEN_OVER: "It continues there. Take it back: `untildone resume --from-server {id} --take`.",
     Reason.VALIDATION_PASSED: "Review the commits; `untildone brief {name}` has the evidence.",
-    Reason.COMPLETION_SIGNAL: "Nothing was verified: review the work, and next time give `--check CMD`.",
+    Reason.COMPLETION_SIGNAL: _UNVERIFIED,
     Reason.BLOCKED: 'Remove the obstacle, or answer with `untildone message {name} "..."`, '
     "then `untildone resume {name}`.",
     Reason.PERMISSION_DENIED: "{allow} To go on without it: `untildone resume {name}`.",
     Reason.AUTHENTICATION: "{login}, then `untildone resume {name}`.",
     Reason.BILLING: "Add credit to the account, then `untildone resume {name}`.",
     Reason.MODEL_NOT_FOUND: "Choose another model: `untildone resume {name} --model ...`.",
-    Reason.USAGE_LIMIT: "Go on with `untildone resume {name}` after the reset; "
-    "with `--wait --max-wait 0` it waits by itself however long that takes.",
+    Reason.USAGE_LIMIT: "After the reset: `untildone resume {name}`; "
+    "with `--wait --max-wait 0` it waits by itself, however long that takes.",
     Reason.OUTAGE: "Wait until the API answers again, then `untildone resume {name}`.",
     Reason.CONSECUTIVE_ERRORS: "See what failed with `untildone log {name}`, then `untildone resume {name}`.",
     Reason.CIRCUIT_OPEN: 'Say what to do differently with `untildone message {name} "..."`, '
     "then `untildone reset {name}` and `untildone resume {name}` (or wait {cooldown}: one trial is allowed then).",
-    Reason.CLEAN_ROOM: "Mend what is in the way, or say how a fresh checkout is prepared: "
+    Reason.CLEAN_ROOM: "Fix the problem, or say how a fresh checkout is prepared: "
     "`untildone resume {name} --setup 'CMD'`, or what it borrows: `--share FOLDER` (weaker: `--check-in tree`).",
     Reason.REVIEW_STALEMATE: 'Decide between the two with `untildone message {name} "..."`, '
     "then `untildone resume {name}` (`--review never` goes on without a reviewer).",
     Reason.ACCEPTED: "Review the commits, the changed tests above all; `untildone brief {name}` lists them.",
     Reason.DISPUTED: "If the change of the tests is right, `untildone accept {name}`, then `untildone resume {name}` "
     '(no further iteration). If not, say so with `untildone message {name} "..."` and resume.',
-    Reason.LANDING_FAILED: "The work is kept. Mend what is in the way, then `untildone land {name}`.",
-    Reason.HOOK_FAILED: "Mend the command that failed, then `untildone resume {name}`.",
-    Reason.SURROUNDINGS: "Your work is kept. Mend what failed, then `untildone resume {name}`.",
-    Reason.LOOP_LOST: "Nothing goes on by itself: begin anew with `/untildone:loop` in a session.",
-    Reason.INTERNAL_ERROR: "Your work is kept. See `untildone log {name}`; "
-    "go on with `untildone resume {name}` and please report this.",
+    Reason.LANDING_FAILED: "The work is kept. Fix the problem, then `untildone land {name}`.",
+    Reason.HOOK_FAILED: "Fix the command that failed, then `untildone resume {name}`.",
+    Reason.SURROUNDINGS: "The work is kept. Fix the problem, then `untildone resume {name}`.",
+    Reason.LOOP_LOST: "It does not continue by itself: start a new one with `/untildone:loop` in a session.",
+    Reason.INTERNAL_ERROR: "The work is kept. See `untildone log {name}`, then resume: "
+    "`untildone resume {name}`. Please report this.",
 }  # fmt: skip
 
 _IN_SESSION: Mapping[Reason, str] = {
-    Reason.VALIDATION_PASSED: "Review the work; `untildone brief {name}` tells what was checked.",
-    Reason.COMPLETION_SIGNAL: "Nothing was verified: review the work, and next time give `--check CMD`.",
+    Reason.VALIDATION_PASSED: "Review the work; `untildone brief {name}` says what was checked.",
+    Reason.COMPLETION_SIGNAL: _UNVERIFIED,
 }
-_BEGIN_ANEW = "Begin anew in a session with `/untildone:loop`; `untildone loop history {name}` has its goal."
+_BEGIN_ANEW = "Start a new one in a session with `/untildone:loop`; `untildone loop history {name}` has its goal."
 _LOOP_GONE = (
-    "No session has this loop open: resume its session, or take the loop up in another with `/untildone:loop --adopt`; "
-    "`untildone loop stop {name}` ends it. Where its state file is gone, begin anew."
+    "No session has this loop open: resume its session, or continue the loop in another one with "
+    "`/untildone:loop --adopt`; "
+    "`untildone loop stop {name}` ends it. If its state file is gone, start a new one."
 )
 
 _WORK_ENDED = frozenset({*_FLAGS, Reason.SHUTDOWN_SIGNAL, Reason.STOP_REQUESTED, Reason.BLOCKED, Reason.CIRCUIT_OPEN})
@@ -74,7 +76,7 @@ _MOST: Mapping[Reason, float] = {
     Reason.MAX_DURATION: LONGEST,
 }
 """What is worth advising at all."""
-_DRIVER_GONE = "The program that drove this run is gone. Go on with `untildone resume {name}`."
+_DRIVER_GONE = "The program that ran it is gone. Resume: `untildone resume {name}`."
 
 
 def advice(reason: str, state: LoopState) -> str:
@@ -85,13 +87,13 @@ def advice(reason: str, state: LoopState) -> str:
     try:
         known = Reason(reason)
     except ValueError:
-        return f"See `untildone log {name}`; go on with `untildone resume {name}`."
+        return f"See `untildone log {name}`, then resume: `untildone resume {name}`."
     way = way_out(state, name) if known in _WORK_ENDED else ""
     if way and state.claim_due:
         return way
     if known in _FLAGS:
         more = f"`untildone resume {name} {_FLAGS[known]} {_more(known, state)}`"
-        return f"{way} To let the agent try again: {more}." if way else f"Go on with {more}."
+        return f"{way} To let the agent try again: {more}." if way else f"Resume with a higher limit: {more}."
     if known is Reason.VALIDATION_PASSED and not state.commits:
         return f"Review the changes; `untildone brief {name}` has the evidence."
     login = refused_login(state.lane)

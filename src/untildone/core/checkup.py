@@ -212,7 +212,7 @@ def folder_row(folder: str, *, busy: str, dirty: int | None, keep_dirty: bool) -
         return Finding(
             name="folder",
             status="missing",
-            detail=f"{folder}: {busy} is at work here",
+            detail=f"{folder}: {busy} is running here",
             remedy="wait for it, or stop it with `untildone stop`",
         )
     if dirty is None:

@@ -9,7 +9,9 @@ from untildone.core.dataclass import dataclass
 from untildone.core.faults import MODEL_ERROR, SESSION_LOST, TIMEOUT, TURNS_EXHAUSTED, Fault, Remedy, classify
 from untildone.core.limits import LONGEST_PROBE
 from untildone.core.outcome import Evidence, FaultEvidence, Outcome
+from untildone.core.prose import headline
 from untildone.core.reviewing import read_verdict
+from untildone.core.secrets import redact
 from untildone.core.signature import error_signature
 from untildone.core.state import LoopState
 from untildone.core.wording import FARTHEST, reset_moment
@@ -23,6 +25,7 @@ RESET_MARGIN = 1.0
 COUNTED_BASE = 1.0
 COUNTED_CAP = 60.0
 _STEPS = 40
+SUBJECT_WIDTH = 72
 _PREVIEW = 1000
 _ERROR_CAP = 2000
 _QUESTION_CAP = 300
@@ -138,6 +141,25 @@ def _completed(
         verdict=read_verdict(outcome.final_text) if is_review else None,
         **progress,
     )
+
+
+def commit_message(state: LoopState, closed: ev.IterationCompleted) -> str:
+    """What the commit of an iteration says: the message that the agent was asked for, else what it says it did.
+
+    The subject differs from the one before, and no secret is in it.
+    """
+    report = closed.claim.report
+    if state.spec.commit_message == "agent" and report and report.commit_message:
+        return redact(report.commit_message)
+    summary = redact(report.summary).strip() if report else ""
+    subject = headline(summary or redact(closed.output_preview), SUBJECT_WIDTH)
+    number = f"iteration {closed.iteration_num}"
+    if not subject:
+        return f"{state.spec.name}: {number}"
+    body = "" if subject == summary.rstrip(" .") else summary
+    if subject == state.last_subject:
+        subject = f"{headline(subject, SUBJECT_WIDTH - len(number) - len(' ()'))} ({number})"
+    return f"{subject}\n\n{body}".strip()
 
 
 def _question(text: str, *, asks: bool) -> str:

@@ -115,11 +115,11 @@ def remarks(spec: RunSpec) -> list[str]:
         ),
         (
             review.when == "never" and any((review.prompt, review.model, review.agent)),
-            "nobody reviews without --review: the settings of the reviewer do nothing",
+            "there is no review without --review: the settings of the reviewer have no effect",
         ),
         (
             spec.commit_message == "agent" and not spec.commit,
-            "nothing is committed, so nobody will need the message the agent writes (--commit-message agent)",
+            "nothing is committed, so the message the agent writes is not used (--commit-message agent)",
         ),
         (
             landing.land in _CARRIED and not contract.checks,

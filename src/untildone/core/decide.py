@@ -35,7 +35,7 @@ from untildone.core.permissions import denials_text
 from untildone.core.progress import has_judges, patience, wants_look
 from untildone.core.state import LoopState
 from untildone.core.state import Wait as Rest
-from untildone.core.stopping import TAKEN_BY, Reason
+from untildone.core.stopping import SIGNALS, TAKEN_BY, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Iterate:
     retry: int = 0
     session: str | None = None
     handoff: bool = False
-    """One last word out of the reserve: notes for whoever comes next."""
+    """One last word out of the reserve: notes for the next driver."""
     instead: str | None = None
     """The fallback that takes over: a model, or `agent:NAME`."""
     review: bool = False
@@ -340,7 +340,7 @@ _DETAILS: dict[Reason, Callable[[LoopState], str]] = {
     Reason.REVIEW_STALEMATE: lambda s: s.feedback.strip().partition("\n")[0],
     Reason.DISPUTED: lambda s: "; ".join(s.disputed[:_NAMED]) + (" ..." if len(s.disputed) > _NAMED else ""),
     Reason.STOP_REQUESTED: lambda s: f"by {s.stop.by}" if s.stop else "",
-    Reason.SHUTDOWN_SIGNAL: lambda s: f"by {s.stop.by}" if s.stop else "",
+    Reason.SHUTDOWN_SIGNAL: lambda s: SIGNALS.get(s.stop.signal or "", f"by {s.stop.by}") if s.stop else "",
 }
 
 
@@ -348,7 +348,7 @@ def _detail(reason: Reason, state: LoopState) -> str:
     """What a person should know beyond the reason itself."""
     tell = _DETAILS.get(reason)
     if tell is None and owes_question(state):
-        return "the agent says it is done, and could not be asked any more whether anything is left"
+        return "the agent says it is done; there was no time left to ask what is missing"
     return tell(state) if tell else ""
 
 

@@ -62,4 +62,4 @@ class Command(Event):
     SOURCE: ClassVar[Source] = "system"
     by: str
     order: int | None = None
-    """The number of the server's order that asked for it; None: somebody asked right here."""
+    """The number of the server's order that asked for it; None: it was asked for on this machine."""

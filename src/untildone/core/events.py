@@ -79,7 +79,7 @@ class ContinuousResumed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousRecovered(Event):
-    """What a new driver found and mended after the old one died."""
+    """What a new driver found and repaired after the old one died."""
 
     TYPE: ClassVar[str] = "continuous.recovered"
     iteration_num: int | None = None
@@ -97,7 +97,7 @@ class ContinuousWaiting(Event):
     TYPE: ClassVar[str] = "continuous.waiting"
     cause: str
     until: float | None
-    """Epoch seconds; None: until someone says so."""
+    """Epoch seconds; None: until a person ends it."""
     detail: str = ""
 
 
@@ -190,7 +190,7 @@ class IterationStarted(Progress):
     retry: int = 0
     """0 for the first try of this iteration; a fault that costs no attempt adds one."""
     handoff: bool = False
-    """The reserve pays for one last word: notes for whoever comes next."""
+    """The reserve pays for one last word: notes for the next driver."""
     model: str | None = None
     """The fallback that took over, if one did."""
     review: bool = False
@@ -221,7 +221,7 @@ class IterationCompleted(Progress):
     output_preview: str = ""
     estimated_usd: float = 0.0
     unseen_requests: int = 0
-    """Requests nobody saw an answer to: served or not, what they cost is unknown."""
+    """Requests without an answer: served or not, what they cost is unknown."""
     usage: Usage = field(default_factory=Usage)
     duration_seconds: float = 0.0
     num_turns: int = 0
@@ -244,7 +244,7 @@ class IterationFailed(Event):
     cost_usd: float | None
     estimated_usd: float = 0.0
     unseen_requests: int = 0
-    """Requests nobody saw an answer to: served or not, what they cost is unknown."""
+    """Requests without an answer: served or not, what they cost is unknown."""
     session_id: str | None = None
     usage: Usage = field(default_factory=Usage)
     duration_seconds: float = 0.0
@@ -262,6 +262,8 @@ class IterationCompletionSignal(Event):
     iteration_num: int
     signal_count: int
     threshold: int
+    open_tasks: int = 0
+    """Tasks that are still open, for which the claim does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +278,7 @@ class TasksRead(Event):
     all_done: bool = False
     """Every blocking box is ticked: that is a claim."""
     missing: bool = False
-    """The file is gone or no file any more; the other numbers say nothing."""
+    """The file is gone or no longer a file; the other numbers say nothing."""
 
 
 # --- what the agent did to its own record ---------------------------------------------------------
@@ -284,7 +286,7 @@ class TasksRead(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTampered(Event):
-    """The record was changed by someone who has no business there. It had no effect but this line."""
+    """The record was changed from outside. It had no effect but this line."""
 
     TYPE: ClassVar[str] = "continuous.tampered"
     detail: str
@@ -385,7 +387,7 @@ class ResetRequested(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMoved(Command):
-    """The run goes on on another machine; the one before has no say in it any more."""
+    """The run goes on on another machine; the one before can no longer change it."""
 
     TYPE: ClassVar[str] = "continuous.moved"
     tenure: int

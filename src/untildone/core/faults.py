@@ -19,7 +19,7 @@ class Remedy(StrEnum):
     BACK_OFF = "back off with growing pauses, then go on in the same session; costs no attempt"
     STOP = "stop at once, resumably, naming the fix"
     COUNT = "count it; too many in a row stop the run"
-    EXCUSE = "nobody's fault: not counted"
+    EXCUSE = "not a failure: not counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ INVALID_REQUEST = Fault("invalid_request", Remedy.COUNT, "the API rejected the r
 MODEL_ERROR = Fault("model_error", Remedy.COUNT, "the model ended in an error")
 NO_RESULT = Fault("no_result", Remedy.COUNT, "the agent ended without a result line, or with a broken one")
 SESSION_LOST = Fault(
-    "session_lost", Remedy.BACK_OFF, "the session to go on in is not there any more; the next try is a fresh one"
+    "session_lost", Remedy.BACK_OFF, "the session to continue is gone; the next try starts a fresh one"
 )
 CRASH = Fault("crash", Remedy.COUNT, "the agent's process died")
 TIMEOUT = Fault("timeout", Remedy.COUNT, "the iteration took longer than --timeout and changed nothing")
@@ -62,7 +62,7 @@ LOOP_STOPPED = Fault(
 )
 SURROUNDINGS = Fault("surroundings", Remedy.EXCUSE, "git, the folder or the agent's program failed")
 STOPPED = Fault("stopped", Remedy.EXCUSE, "a human stopped the run in mid-iteration")
-TAKEN = Fault("taken_over", Remedy.EXCUSE, "another machine took the run over in mid-iteration")
+TAKEN = Fault("taken_over", Remedy.EXCUSE, "another machine took over the run in mid-iteration")
 PAUSED = Fault("paused", Remedy.EXCUSE, "a human paused the run in mid-iteration (older versions cut it off)")
 STEERED = Fault("steered", Remedy.EXCUSE, "an urgent message interrupted the iteration")
 LIMIT_REACHED = Fault("limit_reached", Remedy.EXCUSE, "a limit was reached in mid-iteration")

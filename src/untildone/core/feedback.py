@@ -74,7 +74,7 @@ _WORDS: dict[FindingKind, str] = {
     "test_added": "a test was added",
     "secret": "this looks like a key or a token",
     "not_fail_to_pass": "a new test must fail without the change",
-    "tests_not_run": "tests are not run any more",
+    "tests_not_run": "tests are no longer run",
     "check_shadowed": "this takes the place of what a check runs",
     "unreadable": "it cannot be read, so it cannot be seen what was done to it",
 }

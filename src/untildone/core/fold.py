@@ -347,6 +347,7 @@ def _iteration_failed(state: LoopState, event: ev.IterationFailed, at: float) ->
             again = may_hand_over or fault in GOES_ON
             return replace(
                 state,
+                excused=state.excused + (is_work and fault not in GOES_ON),
                 unsettled=due,
                 retry=_same_iteration(event, left, fault) if again else None,
                 handoff_due=may_hand_over and has_reserve(state, at),

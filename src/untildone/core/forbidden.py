@@ -256,12 +256,12 @@ def _fetched(command: Simple, fetched: bool) -> str:
     """A program from the network that nobody looked at."""
     runs = command.program.rstrip("0123456789.") in _INTERPRETERS or command.program in _INTERPRETERS
     if runs and command.piped and fetched and not any(word in {"-c", "-m"} for word in command.words):
-        return "it runs a program from the network that nobody has looked at"
+        return "it runs a program from the network without a look at it"
     inside = any(
         f"{mark}{name} " in word for word in command.words for mark in ("$(", "<(", "`") for name in _DOWNLOADERS
     )
     if inside and (command.program in {"eval", "source", "."} or command.program in SHELLS):
-        return "it runs a program from the network that nobody has looked at"
+        return "it runs a program from the network without a look at it"
     return ""
 
 

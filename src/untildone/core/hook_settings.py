@@ -35,7 +35,7 @@ def read_settings(text: str, name: str) -> dict[str, Any]:
     try:
         settings = json.loads(text.strip("\ufeff \t\r\n") or "{}")
     except (ValueError, RecursionError) as broken:
-        raise ConfigError(f"{name} is no valid JSON ({broken}): mend it first, nothing was changed") from broken
+        raise ConfigError(f"{name} is no valid JSON ({broken}): fix it first, nothing was changed") from broken
     if not isinstance(settings, dict):
         raise ConfigError(f"{name} holds no settings: it has to be a JSON object; nothing was changed")
     for key in ("hooks", "env"):

@@ -40,6 +40,7 @@ def committed(state: LoopState, event: ev.LandingCommitted, at: float) -> LoopSt
         state,
         commits=state.commits + 1,
         last_commit=event.commit,
+        last_subject=event.message.partition("\n")[0],
         files_modified=state.files_modified + (event.files_changed or seemed) - seemed,
         files_uncommitted=0,
         commit_trouble="",

@@ -135,7 +135,7 @@ class LandingWatched(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingRejected(Event):
-    """The work cannot land as it is, and the agent may mend it: the next iteration is told."""
+    """The work cannot land as it is, and the agent may fix it: the next iteration is told."""
 
     TYPE: ClassVar[str] = "landing.rejected"
     cause: RejectionCause

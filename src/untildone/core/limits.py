@@ -11,7 +11,7 @@ from untildone.core.stopping import Reason
 _EPSILON = 1e-9
 
 RESERVED_SHARE = 0.05
-"""Part of money and time that is kept back for the hand-off: notes for whoever comes next."""
+"""Part of money and time that is kept back for the hand-off: notes for the next driver."""
 RESERVED_USD = 0.50
 RESERVED_SECONDS = 60.0
 """However large the limit, more than this is not kept back."""
@@ -23,7 +23,7 @@ NEARLY_FULL = 0.25
 """Free share of the disk reserve below which not even the running iteration may go on."""
 
 LONGEST_PROBE = 3600.0
-"""Seconds between two tries, at most, while nobody says when a usage limit ends."""
+"""Seconds between two tries, at most, while the end of a usage limit is not known."""
 LONGEST_WINDOW = 8 * 86_400.0
 """A usage limit that has not ended by then ends with no window of a subscription: the longest is a week."""
 
@@ -49,6 +49,15 @@ LIMITS: tuple[Limit, ...] = (
     Limit("deadline", Reason.DEADLINE, lambda p: p.deadline, lambda _, now: now, cuts=True),
 )
 
+LIMIT_NAMES = {
+    "max_runs": "runs",
+    "max_iterations": "attempts",
+    "max_cost_usd": "budget",
+    "max_tokens": "tokens",
+    "max_duration": "time",
+    "deadline": "deadline",
+}
+"""What each limit is called where people look at a run."""
 LIMIT_FIELDS: tuple[str, ...] = (*(limit.field for limit in LIMITS), "max_calls_per_hour")
 """Policy fields that can be changed while a run goes on."""
 

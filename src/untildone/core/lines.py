@@ -8,19 +8,18 @@ from untildone.core import events as ev
 from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS, Remedy
 from untildone.core.figures import Timed, cause_text, count, dollars, short_commit, stop_detail
-from untildone.core.limits import LIMITS
+from untildone.core.limits import LIMIT_NAMES, LIMITS
 from untildone.core.lines_agent import AGENT_LINERS
 from untildone.core.lines_delivery import DELIVERY_LINERS, review_line
 from untildone.core.outcome import Evidence
 from untildone.core.printable import one_line
-from untildone.core.stopping import DONE, TAKEN_BY, Reason, meaning
+from untildone.core.stopping import DONE, SIGNALS, TAKEN_BY, Reason, meaning
 
 DETAIL = 200
 """Columns kept of what the agent or a program wrote."""
 
 
 _DEADLINE = "deadline"
-_SIGNALS = {"SIGINT": "Ctrl+C", "SIGTERM": "asked to end", "SIGHUP": "the terminal is gone"}
 
 Liner = Callable[[Any, float], str | Timed | None]
 
@@ -47,12 +46,12 @@ def _started(event: ev.ContinuousStarted, _: float) -> str:
 
 def _resumed(event: ev.ContinuousResumed, _: float) -> str:
     if not event.pid:
-        return f"a session of Claude Code has it: {one_line(event.host, 60)}"
-    return f"driver {event.pid} on {one_line(event.host, 60)} took the run up (untildone {one_line(event.version, 40)})"
+        return f"started in a Claude Code session: {one_line(event.host, 60)}"
+    return f"started (process {event.pid} on {one_line(event.host, 60)}, untildone {one_line(event.version, 40)})"
 
 
 def _recovered(event: ev.ContinuousRecovered, _: float) -> str:
-    found = ["recovered after the last driver died"]
+    found = ["recovered: the program that ran it had died"]
     if event.iteration_num is not None:
         found.append(f"iteration {event.iteration_num} had been left open")
     if event.orphans_ended:
@@ -72,7 +71,7 @@ def _waiting(event: ev.ContinuousWaiting, at: float) -> str | Timed:
 
 def _limit_reached(event: ev.ContinuousLimitReached, _: float) -> str | Timed:
     limit = next((limit for limit in LIMITS if limit.field == event.limit_type), None)
-    said = f"limit reached: {meaning(limit.reason) if limit else one_line(event.limit_type, DETAIL)}"
+    said = f"limit reached: {LIMIT_NAMES[limit.field] if limit else one_line(event.limit_type, DETAIL)}"
     if event.limit_type == _DEADLINE:
         return Timed(f"{said} (", event.limit_value, ")")
     return f"{said} ({event.current_value:.6g} of {event.limit_value:.6g})"
@@ -98,7 +97,9 @@ def _completed(event: ev.ContinuousCompleted, _: float) -> str:
 def _why(reason: str, detail: str) -> str:
     said, detail = f"{meaning(reason)} [{reason}]", stop_detail(reason, detail)
     if reason == Reason.STOP_REQUESTED and detail.startswith("by "):
-        return one_line(f"asked for {detail} [{reason}]", 2 * DETAIL)
+        return one_line(f"requested {detail} [{reason}]", 2 * DETAIL)
+    if reason == Reason.SHUTDOWN_SIGNAL and detail:
+        return one_line(f"{detail} [{reason}]", 2 * DETAIL)
     if reason == Reason.CLEAN_ROOM:
         return said  # the line before, about the checks, has all of it
     return one_line(f"{said}: {detail}" if detail else said, 2 * DETAIL)
@@ -158,7 +159,11 @@ def _cost(cost: float | None, estimated: float) -> str:
 
 
 def _claimed(event: ev.IterationCompletionSignal, _: float) -> str:
-    return f"the agent says it is done ({event.signal_count} of {event.threshold})"
+    if not event.signal_count:
+        tasks = count(event.open_tasks, "task is", "tasks are")
+        return f"claim not counted: {tasks} still open" if event.open_tasks else "claim not counted"
+    in_a_row = f" ({event.signal_count} of {event.threshold} claims in a row)" if event.threshold > 1 else ""
+    return f"the agent says it is done{in_a_row}"
 
 
 def exit_text(code: int | None) -> str:
@@ -168,7 +173,7 @@ def exit_text(code: int | None) -> str:
 
 def _tasks(event: ev.TasksRead, _: float) -> str:
     if event.missing:
-        return "the task file is gone, or no file any more"
+        return "the task file is gone, or no longer a file"
     optional = f", {event.open_optional} optional open" if event.open_optional else ""
     return f"tasks: {event.open_blocking} open, {event.ticked} done{optional}"
 
@@ -188,9 +193,9 @@ def _landing_failed(event: ev.LandingFailed, _: float) -> str | None:
 
 def _stop(event: ev.StopRequested, _: float) -> str:
     if event.signal:
-        return one_line(f"{_SIGNALS.get(event.signal, 'asked to end')} ({event.signal}): stopping", DETAIL)
+        return one_line(f"{SIGNALS.get(event.signal, SIGNALS['SIGTERM'])} ({event.signal}): stopping", DETAIL)
     if event.by == TAKEN_BY:
-        return "another machine took the run over: stopping"
+        return "another machine took over the run: stopping"
     when = " after this iteration" if event.after_iteration else ""
     return one_line(f"{event.by} asked the run to stop{when}", DETAIL)
 
@@ -258,7 +263,7 @@ def _resources(event: ev.ResourcesSeen, _: float) -> str:
 
 
 def _tampered(event: ev.StoreTampered, _: float) -> str:
-    return one_line(f"someone meddled with the record of this run: {event.detail}", DETAIL)
+    return one_line(f"the record of this run was changed from outside: {event.detail}", DETAIL)
 
 
 def _refused(event: ev.SteeringRefused, _: float) -> str:
@@ -272,7 +277,7 @@ def _notes_folded(event: ev.NotesFolded, _: float) -> str | None:
 
 
 def _goal_changed(event: ev.GoalChanged, _: float) -> str:
-    return one_line(f"what it works for was edited: {event.goal}", DETAIL)
+    return one_line(f"the goal was edited: {event.goal}", DETAIL)
 
 
 def _question_asked(event: ev.QuestionAsked, _: float) -> str:
@@ -281,7 +286,7 @@ def _question_asked(event: ev.QuestionAsked, _: float) -> str:
 
 def _failure_counted(event: ev.FailureCounted, _: float) -> str:
     if not event.point:
-        return "its failures are counted anew"
+        return "its failures are counted from 0 again"
     row = f", {event.failures} of {event.limit} in a row" if event.failures else ""
     return one_line(f"failed at {event.point}{row}", DETAIL)
 

@@ -48,7 +48,7 @@ def validation_line(event: ev.IterationValidation, _: float) -> str:
     )
     if event.passed:
         if not event.checks:
-            return f"guard: nothing stands in the way{at}{_reported(event)}"
+            return f"guard: no problem found{at}{_reported(event)}"
         flaky = [shown_check(check) for check in event.checks if check.flaky]
         doubt = f"; flaky: {', '.join(flaky)}" if flaky else ""
         passed = one_line("; ".join(shown_check(check) for check in event.checks), _DETAIL)
@@ -69,14 +69,14 @@ def _glance_line(event: ev.IterationValidation) -> str:
     """A look without a claim: how far the work is."""
     red = [f"{shown_check(check)} ({_how(check)})" for check in event.checks if not check.passed]
     failed = f": {'; '.join(red)}" if red else ""
-    said = f"{len(event.checks) - len(red)} of {count(len(event.checks), 'check')} pass so far{failed}"
+    said = f"checks so far: {len(event.checks) - len(red)} of {len(event.checks)} passed{failed}"
     return one_line(said if event.checks else "no check could be run", 3 * _DETAIL)
 
 
 def _how(check: CheckResult) -> str:
     what = what_failed(check.output_tail) if check.ran and check.command and not check.hidden else ""
     how = f"{how_it_failed(check)}: {what}" if what else how_it_failed(check)
-    blame = {False: ", red before the run too", True: "", None: ""}[check.was_green]
+    blame = {False: ", was already failing before the run", True: "", None: ""}[check.was_green]
     return one_line(how, _NAME) + (", flaky" if check.flaky else "") + blame
 
 
@@ -114,7 +114,7 @@ def waived_by(event: ev.WaiverGiven) -> str:
 def _prepared(event: ev.LandingPrepared, _: float) -> str | None:
     if event.branch is None or event.base in {None, event.branch}:
         return None
-    return one_line(f"works on {event.branch}, meant for {event.base}", _DETAIL)
+    return one_line(f"working on {event.branch}, to be merged into {event.base}", _DETAIL)
 
 
 def _held(event: ev.LandingHeld, _: float) -> str:
@@ -158,7 +158,7 @@ def _merged(event: ev.LandingMerged, _: float) -> str:
 
 def _reverted(event: ev.LandingReverted, _: float) -> str:
     why = for_people("checks", event.reason)
-    said = f"taken back: {event.base} was red with {_commit(event.merged)}, {_commit(event.revert)} reverts it: {why}"
+    said = f"{event.base} failed its checks with {_commit(event.merged)}, {_commit(event.revert)} reverts it: {why}"
     return one_line(said, 2 * _DETAIL)
 
 

@@ -144,7 +144,7 @@ def stays_behind(state: LoopState, missing: str | None = None) -> list[str]:
     spec, lines = state.spec, []
     if missing is not None:
         lines.append(
-            f"the newest work of the run ({one_line(missing[:_SHORT])}) was not sent any more: it is only where it was "
+            f"the newest work of the run ({one_line(missing[:_SHORT])}) was not sent: it is only where it was "
             "made, and is done again here"
         )
     if spec.landing.land == "merge":

@@ -68,7 +68,7 @@ def broken_off(state: LoopState, detail: str, now: float) -> Note:
         kind="needs_you",
         title="stopped: its log cannot be written",
         text=_safe(detail),
-        advice=f"Mend that, then `untildone resume {state.run_id}`: the log so far and the work are kept.",
+        advice=f"Fix that, then `untildone resume {state.run_id}`: the log so far and the work are kept.",
         facts={"reason": "store", "exit_code": 1, "detail": _safe(detail), "resumable": True},
     )
     return _finished(draft, state, now, event="none", seq=state.last_seq + 1, at=now)
@@ -266,7 +266,9 @@ def _raise(limit_type: str, state: LoopState) -> str:
     return (
         ""
         if reason is None
-        else advice(reason, state).replace("Go on with `untildone resume", "Raise it with `untildone limits", 1)
+        else advice(reason, state).replace(
+            "Resume with a higher limit: `untildone resume", "Raise it with `untildone limits", 1
+        )
     )
 
 

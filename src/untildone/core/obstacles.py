@@ -11,8 +11,8 @@ from untildone.core.state import LoopState
 _NAMED = 3
 _SAID = 300
 _PATH = 120
-_OPEN = {"review": "the reviewer asks for changes", "landing": "what keeps it from landing is not mended"}
-LOOKS_AGAIN = "what was in the way is waived, and nobody has looked again yet"
+_OPEN = {"review": "the reviewer asks for changes", "landing": "what keeps it from landing is not fixed"}
+LOOKS_AGAIN = "the problem is waived; the work was not checked again yet"
 
 
 def blocking(state: LoopState) -> list[Finding]:
@@ -44,14 +44,14 @@ def uncommitted_text(state: LoopState) -> str:
 
 
 def guard_text(findings: Sequence[Finding]) -> str:
-    """`2 in the way of done: tests/test_a.py:3 skip added, ...; 1 reported`; empty when nothing guarded changed."""
+    """`2 problems block completion: tests/test_a.py:3 skip added, ...`; empty when nothing guarded changed."""
     stops = [finding for finding in findings if finding.blocking]
     told = len(findings) - len(stops)
     parts = []
     if stops:
         named = ", ".join(f"{finding.place} {finding.kind.replace('_', ' ')}" for finding in stops[:_NAMED])
         more = f" and {len(stops) - _NAMED} more" if len(stops) > _NAMED else ""
-        parts.append(f"{len(stops)} in the way of done: {named}{more}")
+        parts.append(f"{count(len(stops), 'problem blocks', 'problems block')} completion: {named}{more}")
     if told:
         parts.append(f"{count(told, 'change')} of guarded files reported")
     return "; ".join(parts)
@@ -67,7 +67,7 @@ def dispute_text(disputed: Sequence[str]) -> str:
 def way_out(state: LoopState, name: str) -> str:
     """What helps against what is in the way, with the commands to type; empty where more work is all that can help."""
     if state.claim_due:
-        return f"`untildone resume {name}` looks again, without another iteration."
+        return f"`untildone resume {name}` checks again, without another iteration."
     if found := blocking(state):
         paths = dict.fromkeys(quote(one_line(finding.path, _PATH)) for finding in found)
         more = " ..." if len(paths) > _NAMED else ""
@@ -77,8 +77,8 @@ def way_out(state: LoopState, name: str) -> str:
         return f"If the change is right, `untildone accept {name}`, then `untildone resume {name}`."
     if state.commit_trouble:
         return (
-            "Mend what keeps the work from being committed, or commit it yourself "
-            f"(a key that is none: `untildone waive {name} FILE`)."
+            "Fix what keeps the work from being committed, or commit it yourself "
+            f"(if it is not really a key: `untildone waive {name} FILE`)."
         )
     return ""
 

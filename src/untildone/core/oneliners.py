@@ -58,7 +58,7 @@ def monitor_line(view: RunView) -> str:
         f"Files: {view.files_modified}",
         f"Tests: {view.report.tests_status if view.report else 'NOT_RUN'}",
         f"Cost: {cost}",
-        f"Circuit: {view.breaker}",
+        f"Circuit: {view.breaker_state.replace('_', '-')} {view.breaker_count}",
         f"Streak: {view.streak}/{view.streak_needed}",
     )
     return one_line(" | ".join(parts))
@@ -67,7 +67,7 @@ def monitor_line(view: RunView) -> str:
 def closing_lines(view: RunView, *, advice: bool = True) -> list[str]:
     """The last words after a run: what is not proven, what it took, and, with `advice`, what to do next."""
     took = [
-        f"{count(view.attempts, 'iteration')} ({view.successes} without a fault)",
+        count(view.attempts, "iteration") + (f" ({view.failed} failed)" if view.failed else ""),
         f"spent {view.cost}",
         f"{format_duration(view.worked_seconds)} of work",
         count(view.files_modified, "file change"),

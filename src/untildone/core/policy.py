@@ -195,11 +195,11 @@ class Landing:
     ci_timeout: float = 1800.0
     """Seconds to wait for the checks and reviews of a pull request."""
     ci_start: float = 180.0
-    """Seconds to wait for checks to appear at all; after that there are none."""
+    """Seconds to wait for checks to appear at all; after that, the run goes on without them."""
     ci_poll: float = 10.0
     """Seconds between two looks at a pull request; they grow while nothing happens."""
     fixes: int = 3
-    """How often the agent may mend what keeps its work from landing: red CI, comments, conflicts."""
+    """How often the agent may fix what keeps its work from landing: red CI, comments, conflicts."""
     close_failed: bool = False
     """Close the pull request and delete its branch when landing fails. Otherwise both are kept."""
     delete_branch: bool = True
@@ -259,7 +259,7 @@ class RunSpec:
     commit_notes: bool = False
     """Include the notes file in those commits."""
     commit_message: Literal["summary", "agent"] = "summary"
-    """Commit messages: the agent's one-line summary, or a whole message that the agent is asked to write."""
+    """Commit messages: a line about what was done, in the words of the agent, or a whole message it is asked for."""
     branch: bool = True
     """Start a branch when the repository's default branch is checked out."""
     branch_per: Literal["run", "iteration"] = "run"

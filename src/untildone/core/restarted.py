@@ -80,7 +80,7 @@ def kept_orders(state: LoopState, records: Sequence[Record]) -> list[Event]:
 def paused_by(records: Sequence[Record]) -> str:
     """Who asked for the pause that holds."""
     found = (record.event.by for record in reversed(records) if isinstance(record.event, PauseRequested))
-    return next(found, "somebody").removesuffix(AGAIN)
+    return next(found, "a person").removesuffix(AGAIN)
 
 
 def undone_orders(state: LoopState, records: Sequence[Record], policy: Policy) -> list[str]:

@@ -47,7 +47,7 @@ class QuestionAsked(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureCounted(Event):
-    """The breaker of such a loop counted one more failure at the same point, or none any more."""
+    """The breaker of such a loop counted one more failure at the same point, or none is left."""
 
     TYPE: ClassVar[str] = "continuous.failure_counted"
     point: str

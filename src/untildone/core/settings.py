@@ -68,7 +68,7 @@ SETTINGS: tuple[Setting, ...] = (
     _limit(
         "max_duration", units.limit_duration, "DURATION", "--max-duration",
         older_env=("CONTINUOUS_MAX_DURATION",),
-        help="Stop after this long at work, waits included; time in which the run was stopped or paused, or the "
+        help="Stop after this much running time, waits included; time in which the run was stopped or paused, or the "
         "machine slept, does not count.",
     ),
     _setting(

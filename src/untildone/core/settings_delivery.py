@@ -129,7 +129,7 @@ OLDER_FLAGS: tuple[tuple[str, str, str], ...] = (
     ("--repo", "--repo", "only where the remote's address does not tell"),
     ("--ci-retry-max", "--landing-fixes", "one number for red CI, comments and conflicts"),
     ("--comment-review-max", "--landing-fixes", "the same number"),
-    ("--disable-ci-retry", "--landing-fixes 0", "nothing is mended, for whatever reason"),
+    ("--disable-ci-retry", "--landing-fixes 0", "no problem is fixed, whatever its cause"),
     ("-r", "--review-prompt", "together with --review"),
     ("--review-prompt", "--review-prompt", "together with --review"),
     ("--worktree", "--worktree", "makes a new branch; never one that is checked out"),

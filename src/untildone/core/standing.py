@@ -28,11 +28,11 @@ def standing(state: LoopState) -> list[tuple[str, str]]:
     unknown = contract.checks and not contract.baseline and state.baseline is None
     red = ["not known (--no-baseline)"] if unknown else [name for name, passed in state.baseline or () if not passed]
     facts = [
-        ("in the way", "; ".join(obstacles(state))),
+        ("blocked by", "; ".join(obstacles(state))),
         ("checked in", (IN_TREE if contract.room == "tree" else IN_ROOM) if contract.checks else ""),
         ("proof", weaker_text(state.weaker)),
         ("proven at", short_commit(state.verified_commit or "")),
-        ("red before", ", ".join(red)),
+        ("failing before", ", ".join(red)),
         ("flaky", ", ".join(state.flaky)),
         ("progress", curve(state.progress)),
         ("fail to pass", fail_to_pass_text(state)),
@@ -53,7 +53,7 @@ def unproven(state: LoopState) -> str:
     if state.checks_said == "passed" and not state.feedback:
         return "the checks pass, and the agent did not say that it is done"
     if not state.feedback:
-        return "the checks have not seen the last of it" if state.spec.contract.checks else "no checks were given"
+        return "the latest changes were not checked" if state.spec.contract.checks else "no checks were given"
     failed = ["the checks failed"] if state.checks_said == "failed" else []
     return "; ".join([*failed, *obstacles(state)]) or "the checks failed"
 
@@ -93,7 +93,7 @@ def landing_text(state: LoopState) -> str:
         return f"landed in {base}{at}"
     if state.last_commit is None and state.phase == "completed":
         return "nothing was committed, so nothing lands"
-    mended = f", mended {arrival.fixes} of {landing.fixes} times" if arrival.fixes else ""
+    mended = f", fixed {arrival.fixes} of {landing.fixes} times" if arrival.fixes else ""
     if arrival.commit is None:
         return f"not yet in {base}{mended}"
     held_up = f"; waiting for the forge: {arrival.held_up}" if arrival.held_up else ""

@@ -200,6 +200,8 @@ class LoopState:
 
     attempts: int = 0
     successes: int = 0
+    excused: int = 0
+    """Attempts that were cut off and are no failure: a human stopped them, or a limit did."""
     failures_in_a_row: int = 0
     denials_in_a_row: int = 0
     last_denials: tuple[str, ...] = ()
@@ -326,6 +328,8 @@ class LoopState:
     """Those that the last iteration seemed to change: what its commit holds is the truth."""
     commits: int = 0
     last_commit: str | None = None
+    last_subject: str = ""
+    """The first line of the last commit's message."""
     quota: tuple[QuotaWindow, ...] = ()
     """The subscription's windows, as last seen."""
     disk_low: bool = False

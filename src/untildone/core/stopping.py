@@ -70,6 +70,14 @@ EXITS: tuple[Exit, ...] = (
 )
 
 
+SIGNALS = {
+    "SIGINT": "Ctrl+C was pressed",
+    "SIGTERM": "the program was told to stop",
+    "SIGHUP": "the terminal was closed",
+}
+"""What a signal that stops a run means."""
+
+
 class Ending(NamedTuple):
     """What a stop reason says to a shell and to a person."""
 
@@ -77,10 +85,11 @@ class Ending(NamedTuple):
     meaning: str
 
 
+NOT_DONE = "; the goal is not done"
 ENDINGS: dict[Reason, Ending] = {
-    Reason.SHUTDOWN_SIGNAL: Ending(130, "the process was asked to end (Ctrl+C, SIGTERM)"),
-    Reason.STOP_REQUESTED: Ending(130, "asked for by a person (`untildone stop`, or in the dashboard)"),
-    Reason.TAKEN_OVER: Ending(130, "another machine took the run over, and goes on with it there"),
+    Reason.SHUTDOWN_SIGNAL: Ending(130, "the program was told to stop (Ctrl+C, SIGTERM or a closed terminal)"),
+    Reason.STOP_REQUESTED: Ending(130, "a person stopped it (`untildone stop`, or the dashboard)"),
+    Reason.TAKEN_OVER: Ending(130, "another machine took over the run and continues it there"),
     Reason.VALIDATION_PASSED: Ending(0, "the agent claimed to be done and every check passed"),
     Reason.ACCEPTED: Ending(0, "every check passed with tests that the run changed, and that change was accepted"),
     Reason.COMPLETION_SIGNAL: Ending(0, BY_WORD),
@@ -89,21 +98,23 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.AUTHENTICATION: Ending(6, "the login or key was refused"),
     Reason.BILLING: Ending(6, "the account has no credit or is on hold"),
     Reason.MODEL_NOT_FOUND: Ending(2, "the model does not exist or is not allowed"),
-    Reason.USAGE_LIMIT: Ending(6, "the usage limit is reached, and the wait for its reset is unwanted or too long"),
+    Reason.USAGE_LIMIT: Ending(
+        6, "the usage limit is reached; waiting for its reset is switched off or would take too long"
+    ),
     Reason.OUTAGE: Ending(6, "rate limits, overload or network trouble lasted longer than the outage budget"),
     Reason.CONSECUTIVE_ERRORS: Ending(1, "too many iterations in a row failed"),
-    Reason.CIRCUIT_OPEN: Ending(4, "the circuit breaker is open: the agent is stuck"),
-    Reason.MAX_RUNS: Ending(3, "as many successful iterations as asked for"),
-    Reason.MAX_ITERATIONS: Ending(3, "as many attempts as asked for"),
-    Reason.MAX_COST: Ending(3, "the money is spent"),
-    Reason.MAX_TOKENS: Ending(3, "the tokens are used up"),
-    Reason.MAX_DURATION: Ending(3, "the time it was given is used up"),
-    Reason.DEADLINE: Ending(3, "the wall clock reached the deadline"),
+    Reason.CIRCUIT_OPEN: Ending(4, "the agent is stuck (the circuit breaker is open)"),
+    Reason.MAX_RUNS: Ending(3, f"reached the limit of runs{NOT_DONE}"),
+    Reason.MAX_ITERATIONS: Ending(3, f"reached the limit of attempts{NOT_DONE}"),
+    Reason.MAX_COST: Ending(3, f"reached the limit of cost{NOT_DONE}"),
+    Reason.MAX_TOKENS: Ending(3, f"reached the limit of tokens{NOT_DONE}"),
+    Reason.MAX_DURATION: Ending(3, f"reached the limit of time{NOT_DONE}"),
+    Reason.DEADLINE: Ending(3, f"reached the deadline{NOT_DONE}"),
     Reason.CLEAN_ROOM: Ending(2, "a check cannot prove anything: it cannot be run, or fails only in a fresh checkout"),
-    Reason.REVIEW_STALEMATE: Ending(5, "the reviewer asked for changes again and again: the two do not agree"),
-    Reason.DISPUTED: Ending(5, "the checks pass only with tests or settings that the run changed: a human decides"),
+    Reason.REVIEW_STALEMATE: Ending(5, "the reviewer kept asking for changes: the agent and the reviewer do not agree"),
+    Reason.DISPUTED: Ending(5, "the checks pass only with tests or settings that the run changed: you decide"),
     Reason.LANDING_FAILED: Ending(7, "the work is done but could not be landed; it is kept: `untildone land`"),
-    Reason.HOOK_FAILED: Ending(1, "a command of the user's failed and `--hook-failure stop` was given"),
+    Reason.HOOK_FAILED: Ending(1, "one of your own commands failed, and `--hook-failure stop` is set"),
     Reason.SURROUNDINGS: Ending(1, "git, the folder or the agent's program failed; the work is kept"),
     Reason.LOOP_LOST: Ending(1, "the loop inside Claude Code is gone"),
     Reason.INTERNAL_ERROR: Ending(1, "a bug: the work is kept, the details are in the log"),
@@ -118,6 +129,11 @@ def exit_code(reason: str) -> int:
 def meaning(reason: str) -> str:
     """What a stop means, in a person's words."""
     return _ending(reason).meaning
+
+
+def cause(reason: str) -> str:
+    """The same where what became of the goal is said beside it."""
+    return meaning(reason).removesuffix(NOT_DONE)
 
 
 def _ending(reason: str) -> Ending:

@@ -126,7 +126,7 @@ class AgentStarted(AgentEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentHeartbeat(AgentEvent):
-    """A sign of life for whoever only reads along."""
+    """A sign of life for clients that only read."""
 
     TYPE: ClassVar[str] = "agent.heartbeat"
     SOURCE: ClassVar[Source] = "worker"

@@ -24,14 +24,14 @@ def cannot_run(results: Sequence[CheckResult]) -> str:
             said = last_line(result)
             return (
                 f"the setup fails in a fresh checkout ({how}{f': {said}' if said else ''}), so no check can be run "
-                f"there: mend `{one_line(result.command, _SAID)}` or give another --setup"
+                f"there: fix `{one_line(result.command, _SAID)}` or give another --setup"
             )
     lost = next((result for result in results if not result.ran), None)
     if lost is None:
         return ""
     said = one_line(lost.output_tail.strip().removeprefix("not run: "), 2 * _SAID)
     said = "a fresh checkout does not have what it needs" if lost.hidden else said
-    return f"`{one_line(lost.name, _SAID)}` cannot be run: {said}; mend that, {_DROP}"
+    return f"`{one_line(lost.name, _SAID)}` cannot be run: {said}; fix that, {_DROP}"
 
 
 def has_no_program(results: Sequence[CheckResult]) -> str:

@@ -127,7 +127,7 @@ def fewer_tests(results: Sequence[CheckResult], state: LoopState, waived: Sequen
 
 def _lost(result: CheckResult, run: int, skipped: int | None) -> str:
     if result.tests_run is None:
-        return f"it does not say any more how many tests it ran: {run} at the start" if run else ""
+        return f"it no longer says how many tests it ran: {run} at the start" if run else ""
     if result.tests_run < run:
         return f"{run - result.tests_run} of {run} tests were not run"
     if skipped is not None and (result.tests_skipped or 0) > skipped:

@@ -9,7 +9,7 @@ from untildone.core.dataclass import dataclass
 from untildone.core.decide import Baseline, Decision, Land, Verify, Wait, decide
 from untildone.core.durations import format_duration
 from untildone.core.figures import cause_text, clock, dollars, stop_detail
-from untildone.core.limits import LIMITS, Limit
+from untildone.core.limits import LIMIT_NAMES, LIMITS, Limit
 from untildone.core.meddling import told_of
 from untildone.core.obstacles import uncommitted_text
 from untildone.core.printable import one_line
@@ -27,14 +27,6 @@ NO_SESSION = "waits for a session"
 ADOPT = "type `/untildone:loop --adopt` in it"
 _GOAL_WIDTH = 500
 _PLANNED_EXITS = frozenset({0, 3, 130})
-LIMIT_NAMES = {
-    "max_runs": "runs",
-    "max_iterations": "attempts",
-    "max_cost_usd": "budget",
-    "max_tokens": "tokens",
-    "max_duration": "time",
-    "deadline": "deadline",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +65,7 @@ class RunView:
     attempts: int
     successes: int
     failed: int
-    """Attempts that are over and were no success."""
+    """Attempts that failed. One that a human or a limit cut off is no failure."""
     under_way: bool
     """That iteration is not over: it runs, is being checked, or will be tried again."""
     iteration_started_at: float | None
@@ -95,7 +87,9 @@ class RunView:
     streak_needed: int
     breaker_state: str
     breaker: str
-    """`closed 0/3`"""
+    """`not stuck (0 of 3)`"""
+    breaker_count: str
+    """`0/3`"""
     tasks_open: int | None
     tasks_completed: int
     files_modified: int
@@ -158,7 +152,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         iterations_at_most=_at_most(state),
         attempts=state.attempts,
         successes=state.successes,
-        failed=_failed(state),
+        failed=max(0, _unsuccessful(state) - state.excused),
         under_way=state.open is not None or state.retry is not None or state.claim_due,
         iteration_started_at=state.open.started_at if state.open else None,
         gauges=tuple(_gauges(state, now if alive else state.last_at, zone)),
@@ -172,6 +166,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         streak_needed=_needed(state),
         breaker_state=state.circuit.state,
         breaker=_breaker(state),
+        breaker_count="/".join(map(str, _stale(state))),
         tasks_open=state.tasks_open,
         tasks_completed=state.tasks_completed,
         files_modified=state.files_modified,
@@ -211,7 +206,11 @@ def _status(state: LoopState, now: float, *, alive: bool) -> tuple[Status, str, 
         case "completed" | "suspended":
             return state.phase, f"{state.phase}: {meaning(state.stop_reason or '')}", None
         case _ if not alive:
-            why = "no session has it, and no end of it was noted" if state.spec.in_session else "its driver is gone"
+            why = (
+                "no session has it, and its end was not recorded"
+                if state.spec.in_session
+                else "the program that ran it is gone"
+            )
             return "interrupted", f"interrupted ({why})", None
         case _:
             return _at_work(state, now)
@@ -249,14 +248,14 @@ def _by_itself(decision: Decision, state: LoopState) -> str:
     return "running the checks" if isinstance(decision, Baseline | Verify) else "running"
 
 
-def _failed(state: LoopState) -> int:
+def _unsuccessful(state: LoopState) -> int:
     under_way = state.open is not None or state.retry is not None
     return max(0, state.attempts - state.successes - under_way)
 
 
 def _at_most(state: LoopState) -> int | None:
     """Attempts there can be: failed ones do not use up `max_runs`."""
-    ends = [] if state.policy.max_runs is None else [state.policy.max_runs + _failed(state)]
+    ends = [] if state.policy.max_runs is None else [state.policy.max_runs + _unsuccessful(state)]
     if state.policy.max_iterations is not None:
         ends.append(state.policy.max_iterations)
     return min(ends) if ends else None
@@ -313,12 +312,20 @@ def _needed(state: LoopState) -> int:
     return streak_needed(form, state.policy.completion_threshold)
 
 
+_BREAKER = {"closed": "not stuck", "half_open": "was stuck, one trial", "open": "stuck"}
+
+
+def _stale(state: LoopState) -> tuple[int, int]:
+    """How many iterations brought nothing, and at how many the breaker opens."""
+    if (allowed := patience(state.policy)) and not state.spec.in_session:
+        return state.progress.stale, allowed
+    return state.circuit.no_progress, state.policy.stagnation_threshold
+
+
 def _breaker(state: LoopState) -> str:
-    seen, allowed = state.circuit, patience(state.policy)
-    counted = f"{state.progress.stale}/{allowed}" if allowed and not state.spec.in_session else ""
-    counted = counted or f"{seen.no_progress}/{state.policy.stagnation_threshold}"
-    said = f"{seen.state.replace('_', '-')} {counted}"
-    return f"{said} ({one_line(seen.reason, _GOAL_WIDTH)})" if seen.reason and seen.state != "closed" else said
+    seen = state.circuit
+    said = "{} ({} of {})".format(_BREAKER[seen.state], *_stale(state))
+    return f"{said}: {one_line(seen.reason, _GOAL_WIDTH)}" if seen.reason and seen.state != "closed" else said
 
 
 def _verdict(state: LoopState) -> Verdict:

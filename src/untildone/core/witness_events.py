@@ -13,7 +13,7 @@ from untildone.core.outcome import CheckResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineTaken(Event):
-    """The checks before any work was done: what was red then is nobody's fault."""
+    """The checks before any work was done: what failed then is not the run's fault."""
 
     TYPE: ClassVar[str] = "continuous.baseline"
     commit: str | None

@@ -144,7 +144,7 @@ def _misspelt(env: Mapping[str, str]) -> list[str]:
         if name.startswith(_LOOP) and ours.intersection(name.removeprefix(_LOOP).split("_"))
     }
     hints = {name: f"did you mean {meant}?" if meant else _ALL_ARE_LISTED for name, meant in (alike | of_loop).items()}
-    return [_line(f"{name} is none of a worker's variables: {hint}") for name, hint in sorted(hints.items())]
+    return [_line(f"{name} is not a variable of the worker: {hint}") for name, hint in sorted(hints.items())]
 
 
 def _missing(values: Mapping[str, Any], env: Mapping[str, str], *, has_login: bool) -> list[tuple[str, Sequence[str]]]:

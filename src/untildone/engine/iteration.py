@@ -256,7 +256,10 @@ async def _tell_claim(journal: Journal, closed: ev.IterationCompleted) -> None:
         needed = 1 if state.spec.checks else streak_needed(closed.claim.form, policy.completion_threshold)
         await journal.tell(
             ev.IterationCompletionSignal(
-                iteration_num=closed.iteration_num, signal_count=state.streak, threshold=needed
+                iteration_num=closed.iteration_num,
+                signal_count=state.streak,
+                threshold=needed,
+                open_tasks=0 if state.streak else state.tasks_open or 0,
             )
         )
 

@@ -19,7 +19,7 @@ async def send_back(journal: Journal, cause: ev.RejectionCause, detail: str, *, 
     """Let the agent mend it, unless it has had its chances."""
     if journal.state.arrival.fixes >= journal.state.spec.landing.fixes:
         tries = count(journal.state.arrival.fixes, "try", "tries")
-        await journal.record(ev.LandingGaveUp(reason=f"{for_people(cause, detail)} (after {tries} to mend it)"))
+        await journal.record(ev.LandingGaveUp(reason=f"{for_people(cause, detail)} (after {tries} to fix it)"))
     else:
         told = ev.LandingRejected(cause=cause, detail=detail, seen=seen, said=for_people(cause, detail))
         await journal.record(told)

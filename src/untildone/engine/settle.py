@@ -3,8 +3,8 @@
 from dataclasses import asdict, replace
 
 from untildone.core import events as ev
+from untildone.core.closing import commit_message
 from untildone.core.events import Event
-from untildone.core.secrets import redact
 from untildone.core.state import LoopState
 from untildone.core.trace import IterationFilesChanged
 from untildone.engine.journal import Journal
@@ -30,7 +30,7 @@ async def settle_done(
 
     `tools`: when the agent's tools ran. If it switched to another branch itself, it is told so and can go back.
     """
-    message = _commit_message(journal.state, closed)
+    message = commit_message(journal.state, closed)
     settled = await parts.workspace.settle(
         before, iteration_num=closed.iteration_num, message=message, waived=journal.state.waived
     )
@@ -142,15 +142,6 @@ async def settle_owed(journal: Journal, parts: Parts) -> None:
             before = TreeState(fingerprint=owed.tree, head=owed.head, branch=owed.branch)
             await settle_done(journal, parts, before, record.event, again=True)
             break
-
-
-def _commit_message(state: LoopState, closed: ev.IterationCompleted) -> str:
-    """The message the agent was asked for, else its own summary; without one, the beginning of its last message."""
-    report = closed.claim.report
-    if state.spec.commit_message == "agent" and report and report.commit_message:
-        return redact(report.commit_message)
-    summary = report.summary if report and report.summary else closed.output_preview.strip().split("\n", 1)[0]
-    return redact(summary) or f"{state.spec.name}: iteration {closed.iteration_num}"
 
 
 async def snapshot_half_done(journal: Journal, parts: Parts, iteration_num: int, reason: str) -> str | None:

@@ -25,6 +25,8 @@ _ADDED_IN_PART = 1
 _TRIES = 5
 """Something may go on writing and deleting files while we look at them."""
 
+_TRAILER = re.compile(r"[A-Za-z0-9-]+[ \t]*[:=#]|\(cherry picked from commit |---")
+"""What git, or a program that reads its log, takes for more than text."""
 _SUMMARY = re.compile(rb"^\[.+? ([0-9a-f]{40,64})\] .*?(?:\n (\d+) files? changed|\Z)", re.DOTALL)
 _NOTHING = (b"nothing to commit", b"nothing added to commit", b"no changes added to commit")
 
@@ -45,13 +47,16 @@ class Committed:
 
 
 def clean_message(message: str, *, otherwise: str) -> str:
-    """A first line of at most 72 characters, a blank line, a body; no control characters anywhere."""
+    """A first line of at most 72 characters, a blank line, a body; no control characters and no trailers in it.
+
+    The words are an agent's or a program's: a line such as `Signed-off-by: ...` must not speak for the user.
+    """
     lines = [line.strip() for line in printable(message.strip(), lines=True).split("\n")]
     first, rest = (lines[0], lines[1:]) if lines and lines[0] else (otherwise, lines)
     if len(first) > SUBJECT_CHARS:
         rest = [first, "", *rest]
         first = first[: SUBJECT_CHARS - 1].rsplit(" ", 1)[0].rstrip()[: SUBJECT_CHARS - 1] + "…"
-    body = "\n".join(rest).strip()[:_BODY_CHARS]
+    body = "\n".join(f"  {line}" if _TRAILER.match(line) else line for line in rest).strip("\n")[:_BODY_CHARS].rstrip()
     return f"{first}\n\n{body}\n" if body else f"{first}\n"
 
 

@@ -138,7 +138,7 @@ def _checked(cwd: Path) -> Path:
     if not folder.is_dir():
         raise FolderRefused(f"{cwd} is not a folder: give an existing one")
     if holds_home(folder) and not _is_repository(folder):
-        raise FolderRefused(f"{folder} is too wide to let an agent loose in: start in a project folder below it")
+        raise FolderRefused(f"{folder} is your home folder or holds it: start in the folder of a project")
     return folder
 
 

@@ -313,7 +313,7 @@ class GitWorkspace(GitFolder):
         if users and not self._spec.keep_dirty:
             raise DirtyWorkspace(
                 f"uncommitted work in {repository.top}: {in_one_line(map(readable, users))}; "
-                "commit it, or start with `--dirty keep`"
+                "commit it, leave it alone with `--worktree`, or start with `--dirty keep`"
             )
         ref = start_ref(self._run_id)
         if not users:

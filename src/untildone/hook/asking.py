@@ -13,7 +13,7 @@ def ask(home: str, project: str, question: str, now: float, *, by: str) -> str:
     """Note a question of a loop; what the one who asks should do next. UsageError where there is no loop."""
     entry = register.find(home, project)
     if entry is None:
-        raise UsageError("no loop is at work in this folder: just ask, somebody is here")
+        raise UsageError("no loop is running in this folder: just ask, a person is here")
     text = " ".join(question.split())[:_LONGEST]
     if not text:
         raise UsageError("a question needs words")
@@ -40,7 +40,7 @@ def open_questions(home: str, project: str) -> str:
     """The same for people, safe to look at."""
     entry = register.find(home, project)
     if entry is None:
-        return "no loop is at work in this folder"
+        return "no loop is running in this folder"
     asked = questions(home, entry["loop"])
     if not asked:
         return "the loop has asked nothing"

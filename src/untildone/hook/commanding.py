@@ -156,7 +156,7 @@ def _cancel(call: "Call", text: str) -> "Answer":
     _refuse_its_own_agent(call)
     entry = starting.cancel(call.home, call.project, now=call.now, detail="/untildone:cancel")
     if entry is None:
-        return _only_said("no loop is at work in this folder")
+        return _only_said("no loop is running in this folder")
     whose = (
         "" if entry["session"] == call.session else f" It held another session ({entry['session'][:8] or 'none yet'})."
     )
@@ -176,7 +176,7 @@ def _status(call: "Call", text: str) -> "Answer":
     if text.strip():
         raise UsageError("/untildone:status takes nothing: it shows the loop of this folder")
     entry = register.find(call.home, call.project)
-    return _only_said(_standing(call, entry) if entry is not None else "no loop is at work in this folder")
+    return _only_said(_standing(call, entry) if entry is not None else "no loop is running in this folder")
 
 
 def _ask(call: "Call", text: str) -> "Answer":

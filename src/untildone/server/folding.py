@@ -20,7 +20,7 @@ from untildone.core.history import IterationRow, changed_rows, rows_needed, runn
 from untildone.core.limits import limit_of
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
-from untildone.core.stopping import Reason, meaning
+from untildone.core.stopping import Reason, cause
 from untildone.core.views import NO_SESSION, RunView, run_view
 from untildone.server.archive.port import (
     AT_WORK,
@@ -95,13 +95,13 @@ def _left_alone(entry: RunEntry, silent: str) -> str:
     # In lists the state was not read; what to call the run is known there, too.
     state = replace(state, run_id=entry.run_id, spec=replace(state.spec, name=entry.projection.name))
     if entry.origin == "local":
-        gone = f"The program that drove this run is gone: go on with `untildone resume {handle(state)}`."
+        gone = f"The program that drove this run is gone: resume it with `untildone resume {handle(state)}`."
         return driver_gone(state) if state.spec.in_session else gone
     lately = f"Nothing was heard of it for {silent}: if only the network is down, it reports again by itself; "
     if entry.origin == "published":
         return f"{lately}else start its program again."
     where = f" on {entry.projection.host}" if entry.projection.host else " where it ran"
-    return f"{lately}else start its worker again, or go on with `untildone resume {handle(state)}`{where}."
+    return f"{lately}else start its worker again, or resume it with `untildone resume {handle(state)}`{where}."
 
 
 def state_of(entry: RunEntry) -> LoopState:
@@ -350,14 +350,14 @@ def why(view: RunView) -> str:
     if view.status == "waiting":
         return one_line(f"{_capital(view.doing)}; it goes on by itself.", _LONG_WIDTH)
     if view.status == "paused":
-        return "Paused: it does nothing until somebody lets it go on."
+        return "Paused: it does nothing until a person resumes it."
     if view.exit_reason is None:
         return ""
     return one_line(f"{_cause(view)}{_next_step(view.advice)}", 2 * _LONG_WIDTH)
 
 
 def _cause(view: RunView) -> str:
-    said = meaning(view.exit_reason or "")
+    said = cause(view.exit_reason or "")
     if view.exit_reason == Reason.STOP_REQUESTED:
         who = view.detail.removeprefix("by ")
         return f"Stopped by {who}" if who else "Stopped by a command"

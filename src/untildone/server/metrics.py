@@ -36,7 +36,9 @@ class Metrics:
         self._lagged = 0
         """How many of these are counted."""
         self.dropped = Counter(
-            "untildone_streams_dropped", "Streams that were ended because nobody read them", registry=self.registry
+            "untildone_streams_dropped",
+            "Streams that were ended because their client did not read",
+            registry=self.registry,
         )
         self.runs = Gauge("untildone_runs", "Runs, by status", ["status"], registry=self.registry)
         self.behind = Gauge(

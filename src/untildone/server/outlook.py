@@ -7,11 +7,10 @@ from typing import Any
 from untildone.core import events as ev
 from untildone.core.figures import count
 from untildone.core.findings import matches
-from untildone.core.limits import LIMITS, Limit, is_exhausted, is_reached
+from untildone.core.limits import LIMIT_NAMES, LIMITS, Limit, is_exhausted, is_reached
 from untildone.core.obstacles import blocking
 from untildone.core.printable import one_line
 from untildone.core.state import LoopState
-from untildone.core.views import LIMIT_NAMES
 from untildone.core.wire import OrderKind
 from untildone.errors import UsageError
 

@@ -150,7 +150,7 @@ class Tenure(BaseModel, extra="forbid"):
 
 @router.post("/runs/{run_id}/take", responses={**DENIED, **CONFLICT}, openapi_extra=DRIVER_PARAMETER)
 async def take_over(request: Request, sandbox_id: SandboxId, run_id: RunId, known: Tenure, who: Worker) -> TenureOut:
-    """Drive a run from this sandbox from now on, with the key that is shown: whoever drove it before is refused."""
+    """Drive a run from this sandbox from now on, with the key that is shown; the driver before it is refused."""
     context = context_of(request)
     entry = await context.archive.runs.entry(run_id)
     if entry is None:

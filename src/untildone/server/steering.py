@@ -184,7 +184,7 @@ def _fit(kind: OrderKind, state: LoopState, entry: RunEntry, *, alive: bool, sil
     name = entry.projection.name or entry.run_id
     if state.spec.in_session:
         raise OrderImpossible(
-            f"{name} is a loop inside a Claude Code session, which alone can go on with it: "
+            f"{name} is a loop inside a Claude Code session, and only that session can continue it: "
             f"`untildone loop stop {entry.run_id}` ends it"
         )
     # Between two goals of a chain somebody still listens: a stop keeps the next one from starting.
@@ -195,7 +195,7 @@ def _fit(kind: OrderKind, state: LoopState, entry: RunEntry, *, alive: bool, sil
         raise OrderImpossible(f"{name} is not running{silent if state.phase == 'running' else ''}: nobody would do it")
     if kind == "resume" and state.phase == "suspended":
         where = f" on {entry.projection.host}" if entry.projection.host else ""
-        raise OrderImpossible(f"{name} has stopped: go on with `untildone resume {entry.run_id}`{where}")
+        raise OrderImpossible(f"{name} has stopped: resume it with `untildone resume {entry.run_id}`{where}")
     return replace(state, phase="running") if listens else state
 
 

@@ -44,15 +44,17 @@ class Holder:
     store: str = ""
     since: float = 0.0
 
-    def busy(self, asked_from: str = "") -> RunBusy:
-        """The refusal this holder is the reason for, told to someone who uses that store."""
+    def busy(self, asker: "Holder") -> RunBusy:
+        """The refusal this holder is the reason for, told to another process that wants the run or the folder."""
         if not self.run_id:
-            return RunBusy("another process is driving this run or works in this folder: wait for it or stop it")
-        place = f" --store {shell_quote(self.store)}" if self.store not in {"", asked_from} else ""
+            return RunBusy("another process drives this run or works in this folder: wait for it or stop it")
+        which = self.run_id + (f" --store {shell_quote(self.store)}" if self.store not in {"", asker.store} else "")
         since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        beside = ', or start yours beside it with `untildone run "GOAL" --worktree`'
         return RunBusy(
-            f"run {self.name} ({self.run_id}) is being driven by pid {self.pid} since {since}, in {self.folder}: "
-            f"wait for it, or stop it with `untildone stop {self.run_id}{place}`"
+            f"run {self.name} ({self.run_id}) is running in {self.folder} (process {self.pid}, since {since}): "
+            f'see it with `untildone status {which}`, tell it something with `untildone message {which} "TEXT"`, '
+            f"stop it with `untildone stop {which}`{'' if asker.run_id == self.run_id else beside}"
         )
 
 
@@ -152,7 +154,7 @@ class Locks:
         for path in sorted(ours.parent.glob("folder-*.lock")):
             holder = _holder(path) if path != ours else None
             if holder is not None and overlaps(holder.folder, asker.folder):
-                raise holder.busy(asker.store)
+                raise holder.busy(asker)
 
     def _run_lock(self, run_id: str) -> Path:
         # Quoted: an id is text from outside and must stay a file of this folder.
@@ -179,7 +181,7 @@ def _take(path: Path, holder: Holder, held: Held) -> None:
             break
         except BlockingIOError:
             if not tries_left:
-                raise _read_holder(fd).busy(holder.store) from None
+                raise _read_holder(fd).busy(holder) from None
             time.sleep(PATIENCE_PAUSE)
     os.ftruncate(fd, 0)
     os.pwrite(fd, json.dumps(asdict(holder)).encode(), 0)

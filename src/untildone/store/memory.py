@@ -123,13 +123,14 @@ class MemoryLog:
     async def acquire(self, run_id: str, *, name: str, folder: str) -> Lease:
         """Become the driver of this run and the only one in this folder."""
         folder, now = real_folder(folder), self._clock.now()
+        asker = Holder(pid=getpid(), run_id=run_id, name=name, folder=folder, since=now)
         for holder in self._held.values():
             if holder.run_id == run_id or overlaps(holder.folder, folder):
-                raise holder.busy()
+                raise holder.busy(asker)
         run = self._runs.setdefault(run_id, _Run(name=name, folder=folder, created_at=now, updated_at=now))
         run.name, run.folder, run.updated_at, run.status, run.fence = name, folder, now, "running", run.fence + 1
         lease = Lease(run_id, run.fence)
-        self._held[lease] = Holder(pid=getpid(), run_id=run_id, name=name, folder=folder, since=now)
+        self._held[lease] = asker
         return lease
 
     async def release(self, lease: Lease, *, status: str) -> None:

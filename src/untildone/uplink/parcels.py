@@ -106,7 +106,7 @@ class Packer:
         try:
             return await source(self._sent.get(name, ""))
         except UntildoneError as trouble:
-            await self._say(f"another machine could not go on with this run: {trouble}")
+            await self._say(f"another machine could not continue this run: {trouble}")
             return None
 
     async def _send(self, uplink: Uplink, parcel: Parcel, mark: str) -> None:
@@ -115,7 +115,7 @@ class Packer:
         except UplinkRefused as refused:
             self._refused = refused.taken or await self._was_taken(uplink)
             if not self._refused:
-                await self._say(f"another machine could not go on with this run: {refused}")
+                await self._say(f"another machine could not continue this run: {refused}")
         self._sent[parcel.name] = mark
 
     async def _was_taken(self, uplink: Uplink) -> bool:

@@ -92,7 +92,7 @@ def test_a_run_says_why_it_stopped_what_proves_it_and_what_each_iteration_did(ro
     expect(page.locator("#steps .step").first).to_contain_text("checks passed")
     expect(page.locator(".plot canvas")).to_have_count(2)
     page.goto(f"{stage.url}/runs/seen-stop")
-    expect(page.locator("#headline")).to_contain_text("The money is spent ($5.02 of $5.00)")
+    expect(page.locator("#headline")).to_contain_text("Reached the limit of cost ($5.02 of $5.00)")
     expect(page.locator("#headline code").first).to_contain_text("untildone resume upgrade")
     expect(page.locator("#part-evidence")).to_contain_text("1 of 3 passed")
     # An iteration shows its prompt, claim, checks, diff and commit.

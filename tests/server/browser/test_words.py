@@ -46,14 +46,14 @@ def test_what_a_human_asked_for_is_no_trouble(room: Room, stage: Stage) -> None:
     )
     page = room.page(operator=True)
     page.goto(f"{stage.url}/runs/asked")
-    expect(page.locator("#headline")).to_contain_text(f"Stopped by {who}; go on with")
+    expect(page.locator("#headline")).to_contain_text(f"Stopped by {who}; resume:")
     expect(page.locator("#part-trouble")).to_contain_text("No faults.")
     step = page.locator("#step-4")
     expect(step.locator(".badge").first).to_have_text("stopped")
     expect(step.locator(".step-error")).to_have_count(0)
     assert "met" not in step.inner_text()
     last = page.locator(".line").last
-    expect(last).to_contain_text(f"stopped: asked for by {who} [stop_requested]")
+    expect(last).to_contain_text(f"stopped: requested by {who} [stop_requested]")
     expect(page.locator(".line", has_text="iteration 4 broke off")).not_to_have_class("line bad")
 
 
@@ -156,7 +156,7 @@ def test_every_button_has_a_name_of_its_own_and_none_is_printed(room: Room, stag
     stage.tell("paper", plays.running("paper", "paper"), sandbox="paper")
     page = room.page(operator=True, own=True)
     page.goto(f"{stage.url}/runs/paper")
-    expect(page.locator("[data-hold]")).to_have_text("Hold")
+    expect(page.locator("[data-hold]")).to_have_text("Freeze log")
     names = page.locator("button:visible:not(.more)").all_inner_texts()
     named = [name.strip() for name in names if name.strip()]
     assert len(named) == len(set(named))

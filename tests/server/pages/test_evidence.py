@@ -54,7 +54,7 @@ def test_without_checks_nothing_is_verified() -> None:
 def test_checks_tell_how_they_went_and_hidden_ones_keep_silent() -> None:
     hidden = CheckResult(name="secret", command="cat answers", passed=False, output_tail="42", hidden=True)
     green, red, kept = checks_of([GREEN, RED, hidden])
-    assert (green.how, red.how) == ("passed, 2s, 3 tests", "exit 1, red before the run too")
+    assert (green.how, red.how) == ("passed, 2s, 3 tests", "exit 1, was already failing before the run")
     assert (red.output, red.command) == ("no", "lint --all")
     assert (kept.output, kept.command, kept.how) == ("", "", "failed")
 

@@ -151,7 +151,7 @@ def checks_of(checks: Sequence[CheckResult]) -> list[CheckView]:
 def _how(check: CheckResult) -> str:
     said = "passed" if check.passed else how_it_failed(check)
     parts = [said, format_duration(check.seconds) if check.seconds >= 1 else ""]
-    before = "red before the run" if check.passed else "red before the run too"
+    before = "failed before the run" if check.passed else "was already failing before the run"
     parts += ["flaky" if check.flaky else "", before if check.was_green is False else ""]
     parts.append(count(check.tests_run, "test") if check.tests_run is not None else "")
     return ", ".join(part for part in parts if part)

@@ -200,7 +200,7 @@
     hold.addEventListener("click", () => {
       holding = !holding;
       hold.setAttribute("aria-pressed", String(holding));
-      hold.textContent = holding ? "Follow" : "Hold";
+      hold.textContent = holding ? "Follow log" : "Freeze log";
       if (!holding) {
         append(held);
         held = [];
