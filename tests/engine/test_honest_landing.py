@@ -7,12 +7,10 @@ import pytest
 
 from engine.pull_kit import BRANCH, GREEN, RUNNING, git_in, pull_rig
 from engine.rig import Act, Rig, claim, idle, writes
-from untildone.agents.scripted import Step
 from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract, commands
 from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import Landing, Policy
-from untildone.core.trace import AgentToolUse
 
 pytestmark = pytest.mark.anyio
 
@@ -223,10 +221,13 @@ async def test_a_branch_that_only_the_remote_has_is_somebodys(tmp_path: Path) ->
         rig.human_pushes("half.txt", "half\n", "users")
         rig.git("fetch", "-q", "origin")
         theirs = git_in(rig.bare, "rev-parse", "users")
-        ran = AgentToolUse(iteration_num=1, tool="Bash", tool_use_id="t")
-        switches = Step(outcome=does(rig, ("switch", "-q", "users"), outcome=idle()), events=(ran,))
-        steps = [switches, writes(rig.repo / "new.txt", "new\n", claim())]
-        state, _ = await rig.run(steps, Policy(max_runs=2), checks=("true",), landing=rig.landing())
-        assert (state.stop_reason, state.verified) == ("max_runs_reached", False)
+        switched = does(rig, ("switch", "-q", "users"), outcome=idle())
+        running = asyncio.create_task(
+            rig.run([switched], Policy(max_runs=2), checks=("true",), landing=rig.landing())
+        )  # fmt: skip
+        await rig.until(ev.LandingHeld)
+        await rig.say(ev.StopRequested(by="cli"))
+        state, _ = await running
+        assert (state.stop_reason, state.verified) == ("stop_requested", False)
         assert rig.subjects() == ["first"]
         assert git_in(rig.bare, "rev-parse", "users") == theirs
