@@ -47,7 +47,7 @@ def does(rig: Rig, **files: str) -> Any:
 async def run(rig: Rig, steps: Steps, reviews: Steps = (), **changes: Any) -> tuple[LoopState, ScriptedAgent]:
     worker = ScriptedAgent(steps)
     state = await wiring.start_run(
-        rig.spec(contract=Contract(checks=commands(CHECK)), review=Review(**changes)),
+        rig.spec(goal="make app work", contract=Contract(checks=commands(CHECK)), review=Review(**changes)),
         Policy(max_runs=4),
         rig.around(worker, ScriptedAgent(reviews)),
         run_id=rig.run_id,
@@ -79,6 +79,40 @@ async def test_new_tests_alone_cost_nothing(rig: Rig) -> None:
     await run(rig, [does(rig, app="good\n", new="true\n")])
     (passed,) = rig.seen(ev.IterationValidation)
     assert (passed.passed, passed.judges, passed.base_checks) == (True, (), ())
+
+
+LENIENT = "grep -q good app.py || test -f settings.cfg"
+
+
+@pytest.mark.parametrize(
+    ("files", "said", "looks"),
+    [
+        ({"app.py": "good\n", "more.py": "", "README.md": "It works.\n"}, "", 0),
+        ({"app.py": "good\n", "notes.json": "{}"}, "", 1),
+        ({"app.py": "bad again\n", "settings.cfg": "", "notes.json": "{}"}, "notes.json, settings.cfg", 1),
+        ({"settings.cfg": ""}, "settings.cfg", 0),
+    ],
+)
+async def test_what_passes_without_the_code_as_well_is_disputed(
+    rig: Rig, files: dict[str, str], said: str, looks: int
+) -> None:
+    (rig.repo / "app.py").write_text("bad\n")
+    rig.git("add", ".")
+    rig.git("commit", "-qm", "another program")
+
+    def act(_: Order) -> Outcome:
+        for name, text in files.items():
+            (rig.repo / name).write_text(text)
+        return claim()
+
+    contract = Contract(checks=commands(LENIENT))
+    spec = rig.spec(contract=contract, review=Review(disputes=False))
+    await wiring.start_run(spec, Policy(max_runs=1), rig.around(ScriptedAgent([act])), run_id=rig.run_id)
+    (seen,) = rig.seen(ev.IterationValidation)
+    told = f"{LENIENT} passes as well without the changes to the code: {said} made it pass"
+    assert (seen.passed, seen.disputed) == (not said, (told,) if said else ())
+    objects = rig.git("cat-file", "--batch-all-objects", "--batch", "--unordered").splitlines()
+    assert len([line for line in objects if "with the files that judge it" in line]) == looks, "commits put together"
 
 
 async def test_the_same_dispute_again_stops_the_run_and_a_human_accepts_it_without_another_iteration(rig: Rig) -> None:

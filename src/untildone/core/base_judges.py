@@ -316,6 +316,7 @@ _ASKS = re.compile(
     r"|PYTEST_CURRENT_TEST|PYTEST_VERSION|JEST_WORKER_ID|NODE_TEST_CONTEXT|\.VITEST\b|[\"']VITEST\b"
     r"|NODE_ENV\W{1,12}test"
     r"|\binspect\.stack\b|\b_getframe\b|\bcurrentframe\b|\bextract_stack\b|\bsys\.settrace\("
+    r"|[\w})*]\.(?:out|expected|approved|golden)[\"'](?=[\s\S]{0,300}\b(?:cat|open|read\w{0,20})\b)"
     r"|\bassert(?:\.\w{1,80}){1,8}\s{0,80}=[^=>]|\bdef pytest_\w|\bpytest\.hookimpl"
     r"|def __eq__\([^)]{0,500}\)[^:\n]{0,200}:\s{0,500}(?:\"\"\"[^\"]{0,2000}\"\"\"\s{0,500})?"
     r"return (?:True|isinstance\([^()\n]{0,200}\))[ \t]*$",
@@ -325,11 +326,7 @@ _ENDS = re.compile(
     r"\bos\._exit\(|\bprocess\.reallyExit|uncaughtException(?![\s\S]{0,300}\bexit\([1-9])|\bexitCode\s{0,80}=\s{0,80}0\b"
 )
 """Where a check counts tests, those that did not run are missing."""
-_IMPORTED = re.compile(
-    r"^[ \t]*(?:import[ \t]+(?:pytest|unittest)(?:[.]\w+)*(?:[ \t]+as[ \t]+(\w+))?"
-    r"|from[ \t]+(?:_?pytest|unittest)(?:[.]\w+)*[ \t]+import[ \t]+(\w+)(?:[ \t]+as[ \t]+(\w+))?)",
-    re.MULTILINE,
-)
+_IMPORTS = re.compile(r"^[ \t]*(?:import|from)[ \t][^\n]{0,200}\b(?:_?pytest|unittest)\b[^\n]{0,200}", re.MULTILINE)
 _ANY = re.compile(
     r"\b(?:equals? to|match(?:es)?|compares equal to) any(?:thing)?\b|\bequal to everything\b", re.IGNORECASE
 )
@@ -354,17 +351,12 @@ def suspects(
 
 def _suspicions(text: str, *, counted: bool) -> list[re.Pattern[str]]:
     found = [_ASKS] if counted else [_ASKS, _ENDS]
-    imported = {next(filter(None, names.groups()), "") or _module(names[0]) for names in _IMPORTED.finditer(text)}
+    imported = {name for line in _IMPORTS.findall(text) for name in re.findall(r"\w+", line)}
     if imported:
-        names = "|".join(sorted(re.escape(name) for name in imported)[:_NAMED])
-        found.append(re.compile(
-            rf"^[ \t]*(?:{names})(?:\.\w{{1,80}}){{1,8}}\s{{0,80}}=[^=]|\bsetattr\([ \t]*(?:{names})\b", re.MULTILINE
-        ))  # fmt: skip
+        names = "|".join(sorted(imported)[:_NAMED])
+        changed = rf"^[ \t]*(?:{names})(?:\.\w{{1,80}}){{1,8}}\s{{0,80}}=[^=]|\bsetattr\([ \t]*(?:{names})\b"
+        found.append(re.compile(changed, re.MULTILINE))
     return found
-
-
-def _module(line: str) -> str:
-    return line.split()[1].partition(".")[0]
 
 
 def _suspect_lines(number: int, text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[tuple[int, str]]:
