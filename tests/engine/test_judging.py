@@ -111,8 +111,11 @@ async def test_what_passes_without_the_code_as_well_is_disputed(
     (seen,) = rig.seen(ev.IterationValidation)
     told = f"{LENIENT} passes as well without the changes to the code: {said} made it pass"
     assert (seen.passed, seen.disputed) == (not said, (told,) if said else ())
-    objects = rig.git("cat-file", "--batch-all-objects", "--batch", "--unordered").splitlines()
-    assert len([line for line in objects if "with the files that judge it" in line]) == looks, "commits put together"
+    lost = [
+        line.split()[2] for line in rig.git("fsck", "--unreachable", "--no-reflogs").splitlines() if "commit" in line
+    ]
+    put_together = rig.git("log", "--no-walk", "--format=%s", *lost) if lost else ""
+    assert put_together.count("with the files that judge it") == looks
 
 
 async def test_the_same_dispute_again_stops_the_run_and_a_human_accepts_it_without_another_iteration(rig: Rig) -> None:

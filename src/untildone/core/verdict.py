@@ -126,9 +126,9 @@ def fewer_tests(results: Sequence[CheckResult], state: LoopState, waived: Sequen
     return told
 
 
-def still_failing(results: Sequence[CheckResult], state: LoopState) -> list[str]:
+def still_failing(results: Sequence[CheckResult], state: LoopState, waived: Sequence[str]) -> list[str]:
     """Checks that failed before the run and end well now although what they print names tests that fail."""
-    red = {name for name, passed in state.baseline or () if not passed}
+    red = {name for name, passed in state.baseline or () if not passed and not is_waived(name, waived)}
     told = []
     for result in results:
         if result.passed and result.name in red and (named := failing_tests(result.output_tail)):

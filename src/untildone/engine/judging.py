@@ -78,7 +78,7 @@ async def compare_judges(
         results = await parts.witness.examine(subject, commands(contract), flaky=state.flaky, progress=progress)
     disputed = disputed_by(results)
     if not disputed:
-        disputed = fewer_tests(results or green, state, waived) + still_failing(results or green, state)
+        disputed = fewer_tests(results or green, state, waived) + still_failing(results or green, state, waived)
     if not disputed:
         disputed = await _without_the_work(state, parts, (start, commit, judged), base, progress)
     disputed += await _suspicions(state, parts, commits, judges, green)
