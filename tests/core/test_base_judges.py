@@ -200,6 +200,9 @@ def test_a_dispute_is_smaller_only_if_nothing_new_is_in_it() -> None:
         ("app.py", "MAKEFILE = 'test:\\n\\tpython -m pytest'\n", 0),
         ("report.sh", 'ready="${1%.*}.out"\nif [ -f "$ready" ]; then cat "$ready"; fi\n', 1),
         ("report.sh", "java A > System.out.println\ncat x\n", 0),
+        ("app.py", "argv = ['pytest', '-q']\nrun(argv, env=os.environ)\nrun(['pytest'], env=os.environ)\n", 0),
+        ("app.py", "a = 'pytest' in os.environ.get('_', '')\n", 1),
+        ("app.py", "a = sys.argv[0].endswith('pytest')\n", 1),
         ("Dockerfile", "RUN pip install pytest\n", 0),
         ("app.py", "class A(str):\n    def __eq__(self, other):\n        return isinstance(other, str)\n", 2),
         ("app.py", "def __eq__(self, o):\n    return isinstance(o, A) and o.x == self.x\n", 0),
@@ -238,7 +241,8 @@ def test_a_process_may_end_where_tests_are_counted_and_equal_to_anything_may_be_
     ],
 )
 def test_comments_that_tell_a_check_to_say_nothing(check: str, path: str, text: str, told: int) -> None:
-    assert len(quieted([(path, 1, text)], JUDGES, [check])) == told
+    assert len(quieted([added(path, text)], JUDGES, [check])) == told
+    assert quieted([edited(path, text, f"{text.rstrip()} edited\n")], JUDGES, [check]) == [], "it was there"
 
 
 def test_examples_that_doctest_ran_may_not_go_or_show_something_else() -> None:
@@ -294,6 +298,7 @@ CI = "name: ci\non: [push]\njobs:\n  test:\n    steps:\n      - uses: actions/ch
         ("[push]", "[push, pull_request]", 0),
         ("    steps:", "    strategy:\n      matrix: { python: ['3.11', '3.12'] }\n    steps:", 0),
         ("- run: make test", "- run: make build\n      - run: make test", 0),
+        ("on: [push]", "on:\n  push:\n  pull_request:", 0),
         ("[push]", "[workflow_dispatch]", 1),
         ("make test", "make build", 1),
         ("make test", "make test || true", 1),
@@ -425,9 +430,9 @@ def test_sources_that_look_suspect_all_over_are_looked_through_once(piece: str) 
 
 
 def test_suspect_lines_are_told_once_each_with_their_numbers() -> None:
-    text = "a = 1\nx = os.environ, 'pytest'\n\n\nclass A:\n    def __eq__(self, other):\n        return True\n"
+    text = "a = 1\nx = sys.modules, 'pytest'\n\n\nclass A:\n    def __eq__(self, other):\n        return True\n"
     told = suspects([("app.py", 10, text), ("tests/x.py", 1, "import pytest\n")], JUDGES)
     assert told == [
-        "app.py:11: this code behaves differently in a test: x = os.environ, 'pytest'",
+        "app.py:11: this code behaves differently in a test: x = sys.modules, 'pytest'",
         "app.py:15: this code behaves differently in a test: def __eq__(self, other):",
     ]

@@ -254,6 +254,7 @@ def not_needed(checks: Sequence[str], others: Sequence[str]) -> list[str]:
 # --- CI: no check here runs it -----------------------------------------------------------------------------------
 
 _KEY = re.compile(r"[\"']?([\w-]+)[\"']?\s*:(?:\s|$)")
+_WORDS = re.compile(r"[\w./-]+")
 _HARMLESS = frozenset({
     "name", "runs-on", "image", "uses", "rev", "timeout-minutes", "python", "python-version", "node-version",
     "go-version", "java-version", "ruby-version", "cache", "fail-fast", "max-parallel", "on",
@@ -297,22 +298,24 @@ def _goes_on(line: str, new: Iterable[str]) -> bool:
         return False
     if key[1] not in {"on", "uses"}:
         return True
-    words = set(re.findall(r"[\w./-]+", line.partition("@")[0]))
-    return any(words <= set(re.findall(r"[\w./-]+", other)) for other in new)
+    words = set(_WORDS.findall(line.partition("@")[0]))
+    same = (other for other in new if other.endswith(":") or other.partition(":")[0] == line.partition(":")[0])
+    return words <= {word for other in same for word in _WORDS.findall(other)}
 
 
 # --- what no look can see ----------------------------------------------------------------------------------------
 
 SUSPECT_FILES = (
     "pytest|PYTEST|unittest|JEST_WORKER|VITEST|NODE_TEST|NODE_ENV|node:test|_exit|settrace|reallyExit|__eq__|stack"
-    "|frame|assert|uncaught|exitCode|noqa|type: ignore|pylint:|eslint-disable|ts-ignore|nolint|allow|rubocop"
+    "|frame|assert|uncaught|exitCode"
     "|\\.(out|expected|approved|golden|snap)"
 )
 """Words of which one is in every suspect line, for a quick look at what changed (a POSIX expression)."""
 _RUNNER = r"(?:_?pytest|unittest|jest|vitest|mocha)\b"
-_PLACES = r"(?:sys\.modules|\bargv\b|\benviron\b|\bgetenv\b|\bENV\b|\.env\b|find_spec)"
+_PLACES = r"(?:sys\.modules|sys\.argv|process\.argv|find_spec)\b"
 _ASKS = re.compile(
     rf"{_PLACES}[^\n]{{0,120}}\b{_RUNNER}|\b{_RUNNER}[^\n]{{0,120}}{_PLACES}"
+    rf"|\b{_RUNNER}[\"'] (?:not )?in [^\n]{{0,80}}env"
     r"|PYTEST_CURRENT_TEST|PYTEST_VERSION|JEST_WORKER_ID|NODE_TEST_CONTEXT|\.VITEST\b|[\"']VITEST\b"
     r"|NODE_ENV\W{1,12}test"
     r"|\binspect\.stack\b|\b_getframe\b|\bcurrentframe\b|\bextract_stack\b|\bsys\.settrace\("
@@ -383,16 +386,24 @@ _QUIETING: tuple[tuple[str, str], ...] = (
 """Linters in a check, and the comments that let them find less."""
 
 
-def quieted(added: Sequence[tuple[str, int, str]], judges: Callable[[str], bool], checks: Sequence[str]) -> list[str]:
-    """Comments in product code that tell a linter which is a check to say nothing."""
-    used = [re.compile(comment) for linter, comment in _QUIETING if any(re.search(linter, text) for text in checks)]
-    told = (
-        one_line(f"{path}:{line}: this tells a check to say nothing: {said}", _SAID)
-        for path, number, text in added
-        if used and not judges(path)
-        for line, said in _suspect_lines(number, text, used)
-    )
-    return list(islice(told, _NAMED))
+def quieted_by(checks: Sequence[str]) -> list[re.Pattern[str]]:
+    """The comments that let these checks find less."""
+    return [re.compile(comment) for linter, comment in _QUIETING if any(re.search(linter, text) for text in checks)]
+
+
+def quieted(changes: Sequence[FileChange], judges: Callable[[str], bool], checks: Sequence[str]) -> list[str]:
+    """New comments in product code that tell a linter which is a check to say nothing."""
+    used = quieted_by(checks)
+    told = []
+    for change in changes:
+        if used and not judges(change.path):
+            was, now = (
+                [said for _, said in _suspect_lines(1, text or "", used)] for text in (change.before, change.after)
+            )
+            if len(now) > len(was):
+                new = next(said for said in now if said not in was or now.count(said) > was.count(said))
+                told.append(f"{change.path}: this tells a check to say nothing: {new}")
+    return [one_line(said, _SAID) for said in told[:_NAMED]]
 
 
 def lost_examples(changes: Sequence[FileChange]) -> list[str]:

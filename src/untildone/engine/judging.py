@@ -12,6 +12,7 @@ from untildone.core.base_judges import (
     lost_examples,
     not_needed,
     quieted,
+    quieted_by,
     suspects,
     told_changes,
     without_the_work,
@@ -122,14 +123,17 @@ async def _suspicions(
     """What the new code says that no run of a check can see."""
     (start, commit), contract = commits, state.spec.contract
     waived = (*contract.waive, *state.waived)
-    texts = [check.command for check in commands(contract)]
     added = await parts.workspace.added_text(start, commit, SUSPECT_FILES)
     added = [piece for piece in added if not is_waived(piece[0], waived)]
     counted = all(result.tests_run is not None for result in green if result.command)
-    told = suspects(added, judges, goal=state.spec.goal, counted=counted) + quieted(added, judges, texts)
-    if any("doctest" in text for text in texts):
-        examples = await parts.workspace.changes(start, commit, is_product)
-        told += lost_examples([change for change in examples if not is_waived(change.path, waived)])
+    told = suspects(added, judges, goal=state.spec.goal, counted=counted)
+    before = dict(state.baseline or ())
+    worked_on = [check.command for check in commands(contract) if not before.get(check.name)]
+    examples = any("doctest" in check.command for check in contract.checks)
+    if examples or quieted_by(worked_on):
+        changes = await parts.workspace.changes(start, commit, is_product)
+        changes = [change for change in changes if not is_waived(change.path, waived)]
+        told += quieted(changes, judges, worked_on) + (lost_examples(changes) if examples else [])
     return told
 
 
