@@ -268,6 +268,8 @@ def test_examples_that_doctest_ran_may_not_go_or_show_something_else() -> None:
         ([edited("a.py"), added("tests/test_b.py")], "Fix a. All tests must pass.", ["a.py"], ["tests/test_b.py"]),
         ([edited("a.py"), added("tests/test_b.py")], "Fix a and add tests.", ["a.py"], []),
         ([edited("a.py"), edited("let/pass.json")], "", ["a.py", "let/pass.json"], []),
+        ([edited("a.py"), edited("let/tests/test_a.py")], "", ["a.py", "let/tests/test_a.py"], []),
+        ([edited("deploy.yaml")], "", [], []),
         ([edited("config.mk"), edited("index.html"), edited("notes.txt")], "", [], ["config.mk"]),
         ([added("tests/test_b.py")], "", [], []),
     ],

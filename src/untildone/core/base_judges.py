@@ -217,14 +217,11 @@ def without_the_work(
         judged = judge_of(change.path)
         if change.path in handled:
             continue
-        if judged is not None and judged.judge == "test":
-            if change.status == "added" and not _ASKS_FOR_TESTS.search(goal) and not is_waived(change.path, waived):
-                others.append(change.path)
-        elif (
-            is_waived(change.path, waived)
-            or _is_named(change.path, goal)
-            or (is_product(change.path) and not takes_a_place(change.path, contract))
-        ):
+        if is_waived(change.path, waived) or _is_named(change.path, goal):
+            work.append(change)
+        elif judged is not None and judged.judge == "test":
+            others += [change.path] if change.status == "added" and not _ASKS_FOR_TESTS.search(goal) else []
+        elif is_product(change.path) and not takes_a_place(change.path, contract):
             work.append(change)
         else:
             others.append(change.path)

@@ -130,7 +130,7 @@ _SOURCE = re.compile(
     re.IGNORECASE,
 )
 _DOCUMENT = re.compile(r"\.(?:md|rst|adoc|sql|css|scss|sass|less|tf|proto|ipynb)$", re.IGNORECASE)
-_SWITCHES = re.compile(r"\.(?:mk|cfg|ini|toml|env|conf|properties|ya?ml|so|dll|dylib|exe|whl|jar|class|pyc|o|a)$")
+_SWITCHES = re.compile(r"\.(?:mk|cfg|ini|toml|env|conf|properties|so|dll|dylib|exe|whl|jar|class|pyc|o|a)$")
 
 
 def is_source(path: str) -> bool:
