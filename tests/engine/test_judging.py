@@ -169,6 +169,25 @@ async def test_code_that_asks_whether_it_is_tested_and_a_changed_ci_are_question
     assert [said.partition(": ")[0] for said in state.disputed] == ["app.py:3", ".github/workflows/ci.yml"]
 
 
+async def test_what_the_setup_runs_and_a_makefile_includes_judges(rig: Rig) -> None:
+    (rig.repo / "config.mk").write_text("FLAGS = -strict\n")
+    (rig.repo / "Makefile").write_text("include config.mk\n-include local.mk\ntest:\n\tgrep -e $(FLAGS) app\n")
+    (rig.repo / "prepare.sh").write_text("touch ready\n")
+    rig.git("add", ".")
+    rig.git("commit", "-qm", "more that judges")
+
+    def act(_: Order) -> Outcome:
+        for name in ("config.mk", "local.mk", "prepare.sh"):
+            (rig.repo / name).write_text("# nothing\n")
+        return claim()
+
+    contract = Contract(checks=commands("make test || true"), setup="sh prepare.sh", baseline=False)
+    spec = rig.spec(contract=contract)
+    await wiring.start_run(spec, Policy(max_runs=1), rig.around(ScriptedAgent([act])), run_id=rig.run_id)
+    (seen,) = rig.seen(ev.IterationValidation)
+    assert seen.judges == ("config.mk", "local.mk", "prepare.sh")
+
+
 async def test_strict_lets_any_change_block(rig: Rig) -> None:
     state = await wiring.start_run(
         rig.spec(contract=Contract(checks=commands(CHECK), guard="strict")),
