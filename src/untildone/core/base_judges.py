@@ -310,7 +310,7 @@ SUSPECT_FILES = (
 """Words of which one is in every suspect line, for a quick look at what changed (a POSIX expression)."""
 _RUNNER = r"(?:_?pytest|unittest|jest|vitest|mocha)\b"
 _PLACES = r"(?:sys\.modules|sys\.argv|process\.argv|find_spec)\b"
-_ASKS = re.compile(
+_ASKS = (
     rf"{_PLACES}[^\n]{{0,120}}\b{_RUNNER}|\b{_RUNNER}[^\n]{{0,120}}{_PLACES}"
     rf"|\b{_RUNNER}[\"'] (?:not )?in [^\n]{{0,80}}env"
     r"|PYTEST_CURRENT_TEST|PYTEST_VERSION|JEST_WORKER_ID|NODE_TEST_CONTEXT|\.VITEST\b|[\"']VITEST\b"
@@ -319,11 +319,11 @@ _ASKS = re.compile(
     r"|[\w})*]\.(?:out|expected|approved|golden)[\"'](?=[\s\S]{0,300}\b(?:cat|open|read\w{0,20})\b)"
     r"|\bassert(?:\.\w{1,80}){1,8}\s{0,80}=[^=>]|\bdef pytest_\w|\bpytest\.hookimpl"
     r"|def __eq__\([^)]{0,500}\)[^:\n]{0,200}:\s{0,500}(?:\"\"\"[^\"]{0,2000}\"\"\"\s{0,500})?"
-    r"return (?:True|isinstance\([^()\n]{0,200}\))[ \t]*$",
-    re.MULTILINE,
+    r"return (?:True|isinstance\([^()\n]{0,200}\))[ \t]*$"
 )
-_ENDS = re.compile(
-    r"\bos\._exit\(|\bprocess\.reallyExit|uncaughtException(?![\s\S]{0,300}\bexit\([1-9])|\bexitCode\s{0,80}=\s{0,80}0\b"
+_ENDS = (
+    r"\bos\._exit\(|\bprocess\.reallyExit|\bexitCode\s{0,80}=\s{0,80}0\b"
+    r"|uncaughtException(?![\s\S]{0,300}\bexit\([1-9])"
 )
 """Where a check counts tests, those that did not run are missing."""
 _IMPORTS = re.compile(r"^[ \t]*(?:import|from)[ \t][^\n]{0,200}\b(?:_?pytest|unittest)\b[^\n]{0,200}", re.MULTILINE)
@@ -349,20 +349,19 @@ def suspects(
     return list(islice(told, _NAMED))
 
 
-def _suspicions(text: str, *, counted: bool) -> list[re.Pattern[str]]:
+def _suspicions(text: str, *, counted: bool) -> re.Pattern[str]:
     found = [_ASKS] if counted else [_ASKS, _ENDS]
     imported = {name for line in _IMPORTS.findall(text) for name in re.findall(r"\w+", line)}
     if imported:
         names = "|".join(sorted(imported)[:_NAMED])
-        changed = rf"^[ \t]*(?:{names})(?:\.\w{{1,80}}){{1,8}}\s{{0,80}}=[^=]|\bsetattr\([ \t]*(?:{names})\b"
-        found.append(re.compile(changed, re.MULTILINE))
-    return found
+        found.append(rf"^[ \t]*(?:{names})(?:\.\w{{1,80}}){{1,8}}\s{{0,80}}=[^=]|\bsetattr\([ \t]*(?:{names})\b")
+    return re.compile("|".join(found), re.MULTILINE)
 
 
-def _suspect_lines(number: int, text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[tuple[int, str]]:
+def _suspect_lines(number: int, text: str, suspect: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     """Number and beginning of each line in which something suspect begins; `number`: of the first line."""
     end = 0
-    while found := min(filter(None, (p.search(text, end) for p in patterns)), key=re.Match.start, default=None):
+    while found := suspect.search(text, end):
         start = text.rfind("\n", 0, found.start()) + 1
         number += text.count("\n", end, start)
         end = text.find("\n", found.start()) + 1 or len(text)
@@ -383,23 +382,20 @@ _QUIETING: tuple[tuple[str, str], ...] = (
 """Linters in a check, and the comments that let them find less."""
 
 
-def quieted_by(checks: Sequence[str]) -> list[re.Pattern[str]]:
+def quieted_by(checks: Sequence[str]) -> re.Pattern[str] | None:
     """The comments that let these checks find less."""
-    return [re.compile(comment) for linter, comment in _QUIETING if any(re.search(linter, text) for text in checks)]
+    used = [comment for linter, comment in _QUIETING if any(re.search(linter, text) for text in checks)]
+    return re.compile("|".join(used)) if used else None
 
 
-def quieted(changes: Sequence[FileChange], judges: Callable[[str], bool], checks: Sequence[str]) -> list[str]:
+def quieted(changes: Sequence[FileChange], judges: Callable[[str], bool], comments: re.Pattern[str]) -> list[str]:
     """New comments in product code that tell a linter which is a check to say nothing."""
-    used = quieted_by(checks)
     told = []
     for change in changes:
-        if used and not judges(change.path):
-            was, now = (
-                [said for _, said in _suspect_lines(1, text or "", used)] for text in (change.before, change.after)
-            )
-            if len(now) > len(was):
-                new = next(said for said in now if said not in was or now.count(said) > was.count(said))
-                told.append(f"{change.path}: this tells a check to say nothing: {new}")
+        texts = ("", "") if judges(change.path) else (change.before or "", change.after or "")
+        was, now = (Counter(said for _, said in _suspect_lines(1, text, comments)) for text in texts)
+        if now.total() > was.total():
+            told.append(f"{change.path}: this tells a check to say nothing: {next(iter(now - was))}")
     return [one_line(said, _SAID) for said in told[:_NAMED]]
 
 

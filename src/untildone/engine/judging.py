@@ -130,10 +130,12 @@ async def _suspicions(
     before = dict(state.baseline or ())
     worked_on = [check.command for check in commands(contract) if not before.get(check.name)]
     examples = any("doctest" in check.command for check in contract.checks)
-    if examples or quieted_by(worked_on):
+    comments = quieted_by(worked_on)
+    if examples or comments:
         changes = await parts.workspace.changes(start, commit, is_product)
         changes = [change for change in changes if not is_waived(change.path, waived)]
-        told += quieted(changes, judges, worked_on) + (lost_examples(changes) if examples else [])
+        told += quieted(changes, judges, comments) if comments else []
+        told += lost_examples(changes) if examples else []
     return told
 
 
