@@ -248,8 +248,8 @@ def test_comments_that_tell_a_check_to_say_nothing(check: str, path: str, text: 
 
 
 def test_examples_that_doctest_ran_may_not_go_or_show_something_else() -> None:
-    was = 'def f():\n    """F.\n\n    >>> f(1)\n    2\n    >>> f(2)\n    3\n    """\n'
-    assert lost_examples([edited("a.py", was, was.replace("F.", "Better.").replace("    def", "def"))]) == []
+    was = 'def f():\n    """F.\n\n    >>> f(1)\n    2\n    >>> f(2)\n    3\n    """\n    return 1\n'
+    assert lost_examples([edited("a.py", was, was.replace("F.", "Better.").replace("return 1", "return 2"))]) == []
     assert lost_examples([edited("a.py", was, was.replace("    >>> f(2)\n    3\n", ""))]) == [
         "a.py: an example is gone or was changed: >>> f(2)"
     ]

@@ -417,9 +417,11 @@ def _examples(text: str) -> list[str]:
     for line in map(str.strip, text.splitlines()):
         if line.startswith(">>>"):
             found.append(line)
-        elif inside and line and not line.startswith(('"""', "'''")):
+            inside = True
+        elif not line or line.startswith(('"""', "'''")):
+            inside = False
+        elif inside:
             found[-1] += f"\n{line}"
-        inside = bool(line) and (line.startswith(">>>") or inside)
     return found
 
 
