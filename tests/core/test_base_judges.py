@@ -5,12 +5,18 @@ from dataclasses import replace
 import pytest
 
 from untildone.core.base_judges import (
+    BaseJudges,
     base_judges,
     ci_changes,
     disputed_by,
     is_smaller,
+    lost_examples,
+    not_needed,
+    quieted,
+    quieted_by,
     suspects,
     told_changes,
+    without_the_work,
 )
 from untildone.core.contract import Contract, commands
 from untildone.core.findings import FileChange
@@ -59,6 +65,11 @@ def gone(path: str) -> FileChange:
         (edited("node_modules/chai/index.js"), ["node_modules/chai/index.js"], []),
         (added("tests/helper.py"), [], ["tests/helper.py"]),
         (added("tests/test_new.py"), [], []),
+        (added("tests/__pycache__/test_new.pyc"), [], ["tests/__pycache__/test_new.pyc"]),
+        # Only its layout differs, or what a linter is told as well.
+        (edited("tests/test_a.py", "assert f('a b')==1\n", 'assert f(\n    "a b"\n) == 1\n'), [], []),
+        (edited("tests/test_a.py", "assert f('a  b')\n", "assert f('a b')\n"), ["tests/test_a.py"], []),
+        (edited("tests/test_a.py", "f()\n", "# mypy: ignore-errors\nf()\n"), ["tests/test_a.py"], []),
         (added("src/feature.py"), [], []),
         (edited("src/feature.py"), [], []),
         (FileChange(path="old/a.txt", old_path="tests/test_a.py", before="a", after="a", status="renamed"),
@@ -96,6 +107,8 @@ PYPROJECT = '[project]\nname = "x"\n\n[tool.pytest.ini_options]\naddopts = "--st
         ("package.json", '{"name": "x", "scripts": {"test": "jest", "build": "tsc"}}',
          '{"name": "y", "scripts": {"test": "true", "pretest": "rm -r test", "docs": "typedoc"}, "jest": {"bail": 1}}',
          ['"name": "y"', '"test": "jest"', '"docs": "typedoc"', '"build": "tsc"'], ["rm -r", '"bail"']),
+        ("package.json", '{"imports": {"#a": "./a.js"}}',
+         '{"imports": {"#a": {"test": "./b.js", "default": "./a.js"}}}', ['"#a": "./a.js"'], ["b.js"]),
         ("src/lib.rs", "fn a() {}\n#[cfg(test)]\nmod tests {\n    #[test]\n    fn t() { assert!(a()) }\n}\n",
          "fn a() {}\nfn b() {}\n#[cfg(test)]\nmod tests {}\n", ["fn b()", "assert!(a())"], ["mod tests {}"]),
     ],
@@ -114,6 +127,7 @@ def test_only_the_judging_part_is_put_back(path: str, old: str, new: str, holds:
         ("pyproject.toml", PYPROJECT, PYPROJECT.replace('"x"', '"x"\ndependencies = ["y"]')),
         ("package.json", '{"scripts": {"test": "jest"}}', '{"scripts": {"test": "jest"}, "version": "2"}'),
         ("package.json", "{}", '{"scripts": {"test": "node --test"}}'),
+        ("package.json", "{}", '{"exports": {"import": "./a.mjs"}}'),
         ("src/lib.rs", "fn a() {}\n", "fn a() { 1 }\n"),
     ],
 )
@@ -137,6 +151,7 @@ def test_what_cannot_be_taken_apart_is_put_back_whole() -> None:
         ("! grep . todo.list", []),
         ("true; . ./env", ["env"]),
         ("python3 -m pytest -q src/app.py", []),
+        ("-include settings.mk local.mk\ninclude ./config.mk # ours\n", ["settings.mk", "local.mk", "config.mk"]),
     ],
 )
 def test_the_scripts_that_a_check_names(text: str, names: list[str]) -> None:
@@ -178,6 +193,21 @@ def test_a_dispute_is_smaller_only_if_nothing_new_is_in_it() -> None:
         ("app.py", "import os\nif os.environ.get('PYTEST_CURRENT_TEST'):\n", 2),
         ("app.py", "import sys\nif 'pytest' in sys.modules:\n", 2),
         ("app.py", "\n\nos._exit(0)\n", 3),
+        ("app.py", "import inspect\ncaller = inspect.stack()[1].function\n", 2),
+        ("app.py", "import unittest as u, os\nu.TestCase.assertEqual = None\n", 2),
+        ("app.py", "from unittest import TestCase\nsetattr(TestCase, 'assertEqual', None)\n", 2),
+        ("app.py", "import unittest\nsuite = unittest.TestSuite()\nself.suite = suite\n", 0),
+        ("app.py", "import pytest\n\n@pytest.hookimpl\ndef x(): pass\n", 3),
+        ("app.py", "MAKEFILE = 'test:\\n\\tpython -m pytest'\n", 0),
+        ("report.sh", 'ready="${1%.*}.out"\nif [ -f "$ready" ]; then cat "$ready"; fi\n', 1),
+        ("report.sh", "java A > System.out.println\ncat x\n", 0),
+        ("app.py", "argv = ['pytest', '-q']\nrun(argv, env=os.environ)\nrun(['pytest'], env=os.environ)\n", 0),
+        ("app.py", "a = 'pytest' in os.environ.get('_', '')\n", 1),
+        ("app.py", "a = sys.argv[0].endswith('pytest')\n", 1),
+        ("Dockerfile", "RUN pip install pytest\n", 0),
+        ("app.py", "class A(str):\n    def __eq__(self, other):\n        return isinstance(other, str)\n", 2),
+        ("app.py", "def __eq__(self, o):\n    return isinstance(o, A) and o.x == self.x\n", 0),
+        ("app.js", "process.on('uncaughtException', (e) => {\n  log(e);\n  process.exit(1);\n});\n", 0),
         ("app.py", "class A:\n    def __eq__(self, other: object) -> bool:\n        return True\n", 2),
         ("app.js", "if (process.env.NODE_ENV === 'test') x()\n", 1),
         ("app.js", "assert.deepStrictEqual = () => {};\n", 1),
@@ -191,6 +221,101 @@ def test_a_dispute_is_smaller_only_if_nothing_new_is_in_it() -> None:
 )
 def test_code_that_behaves_differently_in_a_test(path: str, text: str, line: int) -> None:
     assert [said.split(":")[1] for said in suspects([(path, 1, text)], JUDGES)] == ([str(line)] if line else [])
+
+
+def test_a_process_may_end_where_tests_are_counted_and_equal_to_anything_may_be_the_goal() -> None:
+    ends, equal = "os._exit(0)\n", "def __eq__(self, other):\n    return True\n"
+    assert suspects([("app.py", 1, ends)], JUDGES, counted=True) == []
+    assert len(suspects([("app.py", 1, equal)], JUDGES, goal="Compare values.", counted=True)) == 1
+    assert suspects([("app.py", 1, equal)], JUDGES, goal="ANY is equal to everything.") == []
+
+
+@pytest.mark.parametrize(
+    ("check", "path", "text", "told"),
+    [
+        ("ruff check .", "app.py", "a = 1\nimport os  # noqa: F401\n", 1),
+        ("ruff check .", "tests/test_a.py", "# ruff: noqa\n", 0),
+        ("pytest", "app.py", "import os  # noqa\n", 0),
+        ("mypy src", "app.py", "f(1)  # type: ignore[arg-type]\n", 1),
+        ("npx eslint .", "app.js", "/* eslint-disable */\n", 1),
+        ("cargo clippy", "src/bin/a.txt", "#![allow(dead_code)]\n", 1),
+    ],
+)
+def test_comments_that_tell_a_check_to_say_nothing(check: str, path: str, text: str, told: int) -> None:
+    comments = quieted_by([check])
+    assert len(quieted([added(path, text)], JUDGES, comments) if comments else []) == told
+    assert not comments or quieted([edited(path, text, f"{text.rstrip()} edited\n")], JUDGES, comments) == []
+
+
+def test_examples_that_doctest_ran_may_not_go_or_show_something_else() -> None:
+    was = 'def f():\n    """F.\n\n    >>> f(1)\n    2\n    >>> f(2)\n    3\n    """\n    return 1\n'
+    assert lost_examples([edited("a.py", was, was.replace("F.", "Better.").replace("return 1", "return 2"))]) == []
+    assert lost_examples([edited("a.py", was, was.replace("    >>> f(2)\n    3\n", ""))]) == [
+        "a.py: an example is gone or was changed: >>> f(2)"
+    ]
+    assert len(lost_examples([edited("a.py", was, was.replace("3\n", "4\n"))])) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "goal", "work", "others"),
+    [
+        # Nothing but the work: no run. `None`: the work is no part of what can be taken out.
+        ([edited("a.py"), edited("README.md"), edited("tests/test_a.py")], "", ["a.py"], []),
+        ([edited("a.py"), added("b.py")], "", ["a.py", "b.py"], []),
+        ([edited("a.py"), added("settings.mk")], "", ["a.py"], ["settings.mk"]),
+        ([edited("a.py"), added("bin/diff")], "", ["a.py"], ["bin/diff"]),
+        ([edited("a.py"), edited("ref/a.html")], "", ["a.py"], ["ref/a.html"]),
+        ([edited("a.py"), edited("budget.json")], "Lower budget.json.", ["a.py", "budget.json"], []),
+        ([edited("a.py"), edited("budget.json")], "Keep the budget of json.", ["a.py"], ["budget.json"]),
+        ([edited("a.py"), added("tests/test_b.py")], "Fix a. All tests must pass.", ["a.py"], ["tests/test_b.py"]),
+        ([edited("a.py"), added("tests/test_b.py")], "Fix a and add tests.", ["a.py"], []),
+        ([edited("a.py"), edited("let/pass.json")], "", ["a.py", "let/pass.json"], []),
+        ([edited("a.py"), edited("let/tests/test_a.py")], "", ["a.py", "let/tests/test_a.py"], []),
+        ([edited("deploy.yaml")], "", [], []),
+        ([edited("config.mk"), edited("index.html"), edited("notes.txt")], "", [], ["config.mk"]),
+        ([added("tests/test_b.py")], "", [], []),
+    ],
+)  # fmt: skip
+def test_what_was_changed_besides_the_work(
+    changed: list[FileChange], goal: str, work: list[str], others: list[str]
+) -> None:
+    base = BaseJudges(restored=("tests/test_a.py",))
+    found = without_the_work(changed, base, CONTRACT, goal, ("let/**",))
+    assert [path for path in found.base.files if path != "README.md"] == work
+    assert list(found.others) == others
+
+
+def test_what_made_a_check_pass_is_named() -> None:
+    assert not_needed(["make"], [f"{n}.mk" for n in range(7)]) == [
+        "make passes as well without the changes to the code: 0.mk, 1.mk, 2.mk, 3.mk, 4.mk and 2 more made it pass"
+    ]
+
+
+CI = "name: ci\non: [push]\njobs:\n  test:\n    steps:\n      - uses: actions/checkout@v4\n      - run: make test\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("name: ci", "name: tests", 0),
+        ("checkout@v4", "checkout@v5", 0),
+        ("[push]", "[push, pull_request]", 0),
+        ("    steps:", "    strategy:\n      matrix: { python: ['3.11', '3.12'] }\n    steps:", 0),
+        ("- run: make test", "- run: make build\n      - run: make test", 0),
+        ("on: [push]", "on:\n  push:\n  pull_request:", 0),
+        ("[push]", "[workflow_dispatch]", 1),
+        ("make test", "make build", 1),
+        ("make test", "make test || true", 1),
+        ("      - run: make test\n", "", 1),
+        ("    steps:", "    continue-on-error: true\n    steps:", 1),
+        ("    steps:", "    if: false\n    steps:", 1),
+        ("on: [push]", "on:\n  push:\n    paths-ignore: ['**']", 1),
+        ("actions/checkout", "other/checkout", 1),
+    ],
+)
+def test_ci_that_does_what_it_did_is_not_questioned(old: str, new: str, told: int) -> None:
+    assert old in CI
+    assert len(ci_changes([edited(".github/workflows/ci.yml", CI, CI.replace(old, new))], ())) == told
 
 
 def test_ci_that_was_there_is_questioned_and_new_ci_is_not() -> None:
@@ -289,7 +414,19 @@ def test_settings_and_sources_that_make_a_reader_look_again_and_again_are_read_o
 
 
 @pytest.mark.parametrize(
-    "piece", ["def __eq__(", "assert.a", "x = pytest\n", "def __eq__():" + " " * 900, 'def __eq__(): """']
+    "piece",
+    [
+        "import pytest as a\n",
+        "a.b" * 50,
+        "sys.modules " * 50,
+        "from pytest",
+        "uncaughtException",
+        "def __eq__(",
+        "assert.a",
+        "x = pytest\n",
+        "def __eq__():" + " " * 900,
+        'def __eq__(): """',
+    ],
 )
 def test_sources_that_look_suspect_all_over_are_looked_through_once(piece: str) -> None:
     text = piece * (300_000 // len(piece))
@@ -297,9 +434,9 @@ def test_sources_that_look_suspect_all_over_are_looked_through_once(piece: str) 
 
 
 def test_suspect_lines_are_told_once_each_with_their_numbers() -> None:
-    text = "a = 1\nimport pytest, unittest\n\n\nclass A:\n    def __eq__(self, other):\n        return True\n"
+    text = "a = 1\nx = sys.modules, 'pytest'\n\n\nclass A:\n    def __eq__(self, other):\n        return True\n"
     told = suspects([("app.py", 10, text), ("tests/x.py", 1, "import pytest\n")], JUDGES)
     assert told == [
-        "app.py:11: this code behaves differently in a test: import pytest, unittest",
+        "app.py:11: this code behaves differently in a test: x = sys.modules, 'pytest'",
         "app.py:15: this code behaves differently in a test: def __eq__(self, other):",
     ]

@@ -22,6 +22,7 @@ from untildone.core.verdict import (
     how_it_failed,
     not_run,
     refusal,
+    still_failing,
     uncommitted,
     validation,
 )
@@ -134,6 +135,26 @@ def not_run_any_more(result: CheckResult, *waived: str) -> list[str]:
 def test_fewer_tests_than_at_the_start_are_disputed(run: int | None, skipped: int | None, said: str) -> None:
     told = not_run_any_more(replace(COUNTED, tests_run=run, tests_skipped=skipped))
     assert told == ([f"tests: {said}"] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("passed", "was", "output", "told"),
+    [
+        (True, False, "FAIL: test_a (tests.A.test_a)\nFAILED (failures=1)\n", 1),
+        (True, False, "3 passed\n", 0),
+        (True, False, "not ok 1 - later # TODO\nok 2 - now\n", 0),
+        (True, True, "FAIL: test_a (tests.A.test_a)\n", 0),
+        (False, False, "FAIL: test_a (tests.A.test_a)\n", 0),
+    ],
+)
+def test_a_check_that_ends_well_although_tests_fail_is_disputed(
+    passed: bool, was: bool, output: str, told: int
+) -> None:
+    before = replace(GREEN, name="tests", passed=was)
+    state = after(ev.BaselineTaken(commit="c0", room="clean", checks=(before,)), checks=("make test",))
+    now = replace(GREEN, name="tests", passed=passed, output_tail=output)
+    assert len(still_failing([now], state, ())) == told
+    assert still_failing([now], state, ("tests",)) == []
 
 
 def test_what_is_red_waived_or_another_check_is_not_counted() -> None:

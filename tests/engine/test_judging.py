@@ -47,7 +47,7 @@ def does(rig: Rig, **files: str) -> Any:
 async def run(rig: Rig, steps: Steps, reviews: Steps = (), **changes: Any) -> tuple[LoopState, ScriptedAgent]:
     worker = ScriptedAgent(steps)
     state = await wiring.start_run(
-        rig.spec(contract=Contract(checks=commands(CHECK)), review=Review(**changes)),
+        rig.spec(goal="make app work", contract=Contract(checks=commands(CHECK)), review=Review(**changes)),
         Policy(max_runs=4),
         rig.around(worker, ScriptedAgent(reviews)),
         run_id=rig.run_id,
@@ -116,6 +116,43 @@ async def test_new_tests_alone_cost_nothing(rig: Rig) -> None:
     assert (passed.passed, passed.judges, passed.base_checks) == (True, (), ())
 
 
+LENIENT = "grep -q good app.py || test -f settings.cfg"
+
+
+@pytest.mark.parametrize(
+    ("files", "said", "looks"),
+    [
+        ({"app.py": "good\n", "more.py": "", "README.md": "It works.\n"}, "", 0),
+        ({"app.py": "good\n", "notes.json": "{}"}, "", 1),
+        ({"app.py": "bad again\n", "settings.cfg": "", "notes.json": "{}"}, "notes.json, settings.cfg", 1),
+        ({"settings.cfg": ""}, "settings.cfg", 0),
+    ],
+)
+async def test_what_passes_without_the_code_as_well_is_disputed(
+    rig: Rig, files: dict[str, str], said: str, looks: int
+) -> None:
+    (rig.repo / "app.py").write_text("bad\n")
+    rig.git("add", ".")
+    rig.git("commit", "-qm", "another program")
+
+    def act(_: Order) -> Outcome:
+        for name, text in files.items():
+            (rig.repo / name).write_text(text)
+        return claim()
+
+    contract = Contract(checks=commands(LENIENT))
+    spec = rig.spec(contract=contract, review=Review(disputes=False))
+    await wiring.start_run(spec, Policy(max_runs=1), rig.around(ScriptedAgent([act])), run_id=rig.run_id)
+    (seen,) = rig.seen(ev.IterationValidation)
+    told = f"{LENIENT} passes as well without the changes to the code: {said} made it pass"
+    assert (seen.passed, seen.disputed) == (not said, (told,) if said else ())
+    lost = [
+        line.split()[2] for line in rig.git("fsck", "--unreachable", "--no-reflogs").splitlines() if "commit" in line
+    ]
+    put_together = rig.git("log", "--no-walk", "--format=%s", *lost) if lost else ""
+    assert put_together.count("with the files that judge it") == looks
+
+
 async def test_the_same_dispute_again_stops_the_run_and_a_human_accepts_it_without_another_iteration(rig: Rig) -> None:
     state, _ = await run(rig, [does(rig, script="true\n"), claim()], disputes=False)
     assert (state.stop_reason, state.stop_detail, state.attempts) == ("disputed", DISPUTED[0], 2)
@@ -165,6 +202,25 @@ async def test_code_that_asks_whether_it_is_tested_and_a_changed_ci_are_question
     state, _ = await run(rig, [act, claim()], disputes=False)
     assert state.stop_reason == "disputed"
     assert [said.partition(": ")[0] for said in state.disputed] == ["app.py:3", ".github/workflows/ci.yml"]
+
+
+async def test_what_the_setup_runs_and_a_makefile_includes_judges(rig: Rig) -> None:
+    (rig.repo / "config.mk").write_text("FLAGS = -strict\n")
+    (rig.repo / "Makefile").write_text("include config.mk\n-include local.mk\ntest:\n\tgrep -e $(FLAGS) app\n")
+    (rig.repo / "prepare.sh").write_text("touch ready\n")
+    rig.git("add", ".")
+    rig.git("commit", "-qm", "more that judges")
+
+    def act(_: Order) -> Outcome:
+        for name in ("config.mk", "local.mk", "prepare.sh"):
+            (rig.repo / name).write_text("# nothing\n")
+        return claim()
+
+    contract = Contract(checks=commands("make test || true"), setup="sh prepare.sh", baseline=False)
+    spec = rig.spec(contract=contract)
+    await wiring.start_run(spec, Policy(max_runs=1), rig.around(ScriptedAgent([act])), run_id=rig.run_id)
+    (seen,) = rig.seen(ev.IterationValidation)
+    assert seen.judges == ("config.mk", "local.mk", "prepare.sh")
 
 
 async def test_strict_lets_any_change_block(rig: Rig) -> None:

@@ -57,6 +57,22 @@ async def test_names_that_are_not_utf8(repo, open_in):
     assert repo.git("diff", start, made) == ""
 
 
+async def test_every_file_that_differs_and_what_tests_compare_with_in_the_product(repo, open_in):
+    for name in ("src/testing.py", "src/old.py", "vendor/expect/index.js", "vendor/other/index.js"):
+        repo.write(name, f"{name} as it was\n")
+    start = repo.commit()
+    for name in ("src/testing.py", "vendor/expect/index.js", "vendor/other/index.js", "lib/assertions.py"):
+        repo.write(name, f"{name} as it is\n")
+    (repo.path / "src/old.py").rename(repo.path / "src/new.py")
+    new = repo.commit()
+    workspace = await open_in(repo)
+    assert {(one.path, one.status) for one in await workspace.changed_files(start, new)} == {
+        ("src/testing.py", "modified"), ("vendor/expect/index.js", "modified"), ("vendor/other/index.js", "modified"),
+        ("lib/assertions.py", "added"), ("src/old.py", "deleted"), ("src/new.py", "added"),
+    }  # fmt: skip
+    assert await workspace.further_judges(start, new, lambda _: False) == ["src/testing.py", "vendor/expect/index.js"]
+
+
 async def test_a_repository_with_longer_hashes(plain, open_in):
     plain.git("init", "-q", "-b", "main", "--object-format=sha256")
     plain.git("config", "user.name", "Ada")

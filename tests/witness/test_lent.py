@@ -136,7 +136,10 @@ def test_an_installed_package_that_was_changed_is_disputed_and_a_new_one_is_not(
     (packages / "shop" / "code.py").write_text("22")
     (packages / "new").mkdir()
     (packages / "new" / "code.py").write_text("1")
+    (packages / "hook.pth").write_text("import new\n")
     below = "venv/lib/python3.11/site-packages"
-    assert lent.changed() == [LentChange(f"{below}/new", was_there=False), LentChange(f"{below}/shop")]
-    assert [said.partition(":")[0] for said in replaced_judges(lent.changed(), ())] == [f"{below}/shop"]
+    hook = LentChange(f"{below}/hook.pth", was_there=False)
+    assert lent.changed() == [hook, LentChange(f"{below}/new", was_there=False), LentChange(f"{below}/shop")]
+    told = [said.partition(":")[0] for said in replaced_judges(lent.changed(), ())]
+    assert told == [f"{below}/hook.pth", f"{below}/shop"], "Python reads each .pth by itself"
     assert replaced_judges(lent.changed(), ("venv/**",)) == []

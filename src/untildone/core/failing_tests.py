@@ -106,7 +106,9 @@ def _jest(text: str) -> Iterator[Failing]:
             yield Failing(file, "" if name == "Test suite failed to run" else name)
 
 
-_NODE = re.compile(r"^ *(?:not ok \d+ - (.+?)(?: # .*)?|\u2716 (.+) \(\d[\d.]*m?s\))$", re.MULTILINE)
+_NODE = re.compile(
+    r"^ *(?:not ok \d+ - (?!.*# (?:TODO|SKIP)\b)(.+?)(?: # .*)?|\u2716 (.+) \(\d[\d.]*m?s\))$", re.MULTILINE
+)
 
 
 def _node(text: str) -> Iterator[Failing]:

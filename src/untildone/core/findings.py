@@ -48,7 +48,10 @@ class LentChange:
         """Whether checks run it as a matter of course: a program that they name, or an installed package."""
         is_package = any(f"{folder}/" in self.path for folder in _PACKAGES)
         is_program = "/" not in self.path
-        return self.was_there and (is_program or is_package) and not self.path.rpartition("/")[2].startswith(".")
+        name = self.path.rpartition("/")[2]
+        # Python runs these by itself, wherever they are new.
+        is_used = self.was_there or name.endswith(".pth") or name in {"sitecustomize.py", "usercustomize.py"}
+        return is_used and (is_program or is_package) and not name.startswith(".")
 
 
 def waived(path: str, patterns: Iterable[str]) -> bool:

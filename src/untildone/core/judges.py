@@ -108,12 +108,44 @@ def named_files(text: str, *, is_check: bool = False) -> list[str]:
         # Data that a check itself names is most likely what it looks at; a script names what it compares with.
         if word in run or _judges_by_name(word) or (_SCRIPT.search(word) if is_check else is_data(word))
     )
-    return list(dict.fromkeys([*runners, *named]))[:_FOLLOWED]
+    return list(dict.fromkeys([*runners, *included_files(text), *named]))[:_FOLLOWED]
 
 
 def is_data(path: str) -> bool:
     """Whether a file holds no code: if what judges names it, it is part of the judgement."""
     return _DATA.search(path) is not None
+
+
+_INCLUDED = re.compile(r"^[ \t]*[-s]?include[ \t]+([^\n#]+)", re.MULTILINE)
+
+
+def included_files(text: str) -> list[str]:
+    """What a file for make includes. Such a file judges even where it was not there: `-include settings.mk`."""
+    return [name.removeprefix("./") for names in _INCLUDED.findall(text[:_TEXT]) for name in names.split()][:_FOLLOWED]
+
+
+_SOURCE = re.compile(
+    r"\.(?:pyi?|pyx|[cm]?[jt]sx?|go|rs|[chm]|cc|cpp|cxx|hpp|hh|mm|java|kts?|scala|groovy|clj|rb|php|phpt|p[lm]|ba?sh|zsh"
+    r"|swift|cs|fs|vb|lua|r|jl|dart|exs?|erl|hs|mli?|nim|zig|vue|svelte|sh|bats|feature|robot)$",
+    re.IGNORECASE,
+)
+_DOCUMENT = re.compile(r"\.(?:md|rst|adoc|sql|css|scss|sass|less|tf|proto|ipynb)$", re.IGNORECASE)
+_SWITCHES = re.compile(r"\.(?:mk|cfg|ini|toml|env|conf|properties|so|dll|dylib|exe|whl|jar|class|pyc|o|a)$")
+
+
+def is_source(path: str) -> bool:
+    """Whether a file is written in a language of programs, by its ending."""
+    return _SOURCE.search(path) is not None
+
+
+def is_product(path: str) -> bool:
+    """Whether a file is what a goal is usually about: source, style sheets, queries, documents."""
+    return is_source(path) or _DOCUMENT.search(path) is not None
+
+
+def is_switch(path: str) -> bool:
+    """Whether a file is configuration or compiled: on its own it rarely is what a goal asks for."""
+    return _SWITCHES.search(path) is not None
 
 
 def _judges_by_name(word: str) -> bool:
@@ -144,6 +176,16 @@ def takes_a_place(path: str, contract: Contract) -> bool:
     run = {module for command in commands for module in _PYTHON_MODULE.findall(command)}
     searched = _SEARCHED_FIRST | {check.folder for check in contract.checks}
     return folder in searched and name.removesuffix(".py") in sys.stdlib_module_names | _RUNNERS_OF_CHECKS | run
+
+
+_TEST_SUPPORT = re.compile(
+    r"(?:^|/)(?:testing|assertions?)(?:/|\.\w+$)|(?:^|/)_?(?:vendor|third_party)/(?:[^/]+/)*(?:expect|assert|chai|should)\b"
+)
+
+
+def supports_tests(path: str) -> bool:
+    """Whether a file that was there is for tests although it lies in the product: what they compare with."""
+    return _TEST_SUPPORT.search(path) is not None
 
 
 PERHAPS_TESTS = tuple(

@@ -14,6 +14,7 @@ _JUDGING_KEYS = frozenset({
     "scripts", "tasks", "test", "lint", "jest", "mocha", "nyc", "c8", "ava", "tap", "vitest", "xo", "eslintConfig",
     "lint-staged", "husky", "wireit", "nx", "standard", "config",
 })  # fmt: skip
+_MODULES = ("imports", "exports", "browser")
 _RUN_WITH_OTHERS = re.compile(r"^(?:pre|post)")
 _RUST_TESTS = re.compile(r"^[ \t]*#\[cfg\(test\)\]\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+\w+\s*\{", re.MULTILINE)
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -74,14 +75,20 @@ def _with_keys(base: str, new: str) -> str | None:
 def _with_old_keys(new: str, was: object, now: object) -> str | None:
     if not isinstance(was, dict) or not isinstance(now, dict):
         return None
-    merged: dict[str, Any] = {key: value for key, value in now.items() if key not in _JUDGING_KEYS}
-    for key in was.keys() & _JUDGING_KEYS:
+    judging = _JUDGING_KEYS | {key for key in _MODULES if _tells_tests_apart(now.get(key))}
+    merged: dict[str, Any] = {key: value for key, value in now.items() if key not in judging}
+    for key in was.keys() & judging:
         merged[key] = was[key]
     for key in ("scripts", "tasks"):
         added = _added_scripts(was.get(key), now.get(key))
         if added and (key in merged or key in now):
             merged[key] = {**merged.get(key, {}), **added}
     return new if merged == now else json.dumps(merged, indent=2) + "\n"
+
+
+def _tells_tests_apart(value: object) -> bool:
+    """Whether tests may be given another module than everything else: `{"test": "./a.js", "default": "./b.js"}`."""
+    return isinstance(value, dict) and any(key == "test" or _tells_tests_apart(below) for key, below in value.items())
 
 
 def _added_scripts(was: object, now: object) -> dict[str, Any]:

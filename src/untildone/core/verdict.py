@@ -6,6 +6,7 @@ from dataclasses import replace
 from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract, Room
 from untildone.core.dataclass import dataclass
+from untildone.core.failing_tests import failing_tests
 from untildone.core.feedback import check_feedback, dispute_feedback, guard_feedback
 from untildone.core.findings import Finding, LentChange
 from untildone.core.findings import waived as is_waived
@@ -123,6 +124,17 @@ def fewer_tests(results: Sequence[CheckResult], state: LoopState, waived: Sequen
         if result.passed and not is_waived(result.name, waived) and (said := _lost(result, run, skipped)):
             told.append(f"{result.name}: {said}")
     return told
+
+
+def still_failing(results: Sequence[CheckResult], state: LoopState, waived: Sequence[str]) -> list[str]:
+    """Checks that failed before the run and end well now although what they print names tests that fail."""
+    red = {name for name, passed in state.baseline or () if not passed and not is_waived(name, waived)}
+    told = []
+    for result in results:
+        if result.passed and result.name in red and (named := failing_tests(result.output_tail)):
+            first = "" if result.hidden else f", such as {min(test.name or test.file for test in named)}"
+            told.append(f"{result.name}: it passes although it names tests that fail{first}")
+    return [one_line(said, _SAID) for said in told]
 
 
 def _lost(result: CheckResult, run: int, skipped: int | None) -> str:

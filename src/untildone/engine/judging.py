@@ -1,7 +1,7 @@
 """The base judges: a claim is also checked on the new code with the tests, settings and scripts of the base."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from untildone.core.base_judges import (
     SUSPECT_FILES,
@@ -9,17 +9,22 @@ from untildone.core.base_judges import (
     base_judges,
     ci_changes,
     disputed_by,
+    lost_examples,
+    not_needed,
+    quieted,
+    quieted_by,
     suspects,
     told_changes,
+    without_the_work,
 )
 from untildone.core.contract import CheckSpec, Contract
 from untildone.core.dataclass import dataclass
 from untildone.core.findings import FileChange, Finding
 from untildone.core.findings import waived as is_waived
-from untildone.core.judges import is_data, judges_for, named_files, takes_a_place
+from untildone.core.judges import included_files, is_data, is_product, judges_for, named_files, takes_a_place
 from untildone.core.outcome import CheckResult
 from untildone.core.state import LoopState
-from untildone.core.verdict import fewer_tests
+from untildone.core.verdict import fewer_tests, still_failing
 from untildone.engine.parts import Parts
 from untildone.ports.delivery import Progress, Subject
 
@@ -66,13 +71,18 @@ async def compare_judges(
     read = frozenset(path for path in scripts if is_data(path))
     base = await asyncio.to_thread(base_judges, changes, contract, judges=judges, whole=read, waived=waived)
     results: Sequence[CheckResult] = ()
+    judged = commit
     if base.differ and commands(contract):
-        results = await _with_base_judges(state, parts, commits, base, progress)
+        progress("files that judge the work were changed: checking it with those of the base as well")
+        judged = await parts.workspace.recombined(commit, start, base)
+        subject = Subject(commit=judged, room="clean")
+        results = await parts.witness.examine(subject, commands(contract), flaky=state.flaky, progress=progress)
     disputed = disputed_by(results)
     if not disputed:
-        disputed = fewer_tests(results or green, state, waived)
-    added = await parts.workspace.added_text(start, commit, SUSPECT_FILES)
-    disputed += suspects([piece for piece in added if not is_waived(piece[0], waived)], judges)
+        disputed = fewer_tests(results or green, state, waived) + still_failing(results or green, state, waived)
+    if not disputed:
+        disputed = await _without_the_work(state, parts, (start, commit, judged), base, progress)
+    disputed += await _suspicions(state, parts, commits, judges, green)
     disputed += ci_changes(changes, waived)
     return Judged(
         changes=changes,
@@ -83,21 +93,57 @@ async def compare_judges(
     )
 
 
-async def _with_base_judges(
-    state: LoopState, parts: Parts, commits: tuple[str, str], base: BaseJudges, progress: Progress
-) -> list[CheckResult]:
-    start, commit = commits
-    progress("files that judge the work were changed: checking it with those of the base as well")
-    old_judges = await parts.workspace.recombined(commit, start, base)
-    subject = Subject(commit=old_judges, room="clean")
-    checks = commands(state.spec.contract)
-    return await parts.witness.examine(subject, checks, flaky=state.flaky, progress=progress)
+async def _without_the_work(
+    state: LoopState, parts: Parts, commits: tuple[str, str, str], base: BaseJudges, progress: Progress
+) -> list[str]:
+    """Checks that failed before the run and pass now, but would do so without the work as well."""
+    (start, commit, judged), contract = commits, state.spec.contract
+    red = {name for name, passed in state.baseline or () if not passed}
+    checks = [check for check in commands(contract) if check.name in red]
+    if not checks:
+        return []
+    waived = (*contract.waive, *state.waived)
+    changed = await parts.workspace.changed_files(start, commit)
+    without = without_the_work(changed, base, contract, state.spec.goal, waived)
+    if not without.others or not without.base.differ:
+        return not_needed([check.name for check in checks], without.others) if without.others else []
+    progress("other files than code were changed: running what failed before without the changes to the code")
+    subject = Subject(commit=await parts.workspace.recombined(judged, start, without.base), room="clean", tries="one")
+    results = await parts.witness.examine(subject, checks, progress=progress)
+    return not_needed([result.name for result in results if result.command and result.passed], without.others)
+
+
+async def _suspicions(
+    state: LoopState,
+    parts: Parts,
+    commits: tuple[str, str],
+    judges: Callable[[str], bool],
+    green: Sequence[CheckResult],
+) -> list[str]:
+    """What the new code says that no run of a check can see."""
+    (start, commit), contract = commits, state.spec.contract
+    waived = (*contract.waive, *state.waived)
+    added = await parts.workspace.added_text(start, commit, SUSPECT_FILES)
+    added = [piece for piece in added if not is_waived(piece[0], waived)]
+    counted = all(result.tests_run is not None for result in green if result.command)
+    told = suspects(added, judges, goal=state.spec.goal, counted=counted)
+    before = dict(state.baseline or ())
+    worked_on = [check.command for check in commands(contract) if not before.get(check.name)]
+    examples = any("doctest" in check.command for check in contract.checks)
+    comments = quieted_by(worked_on)
+    if examples or comments:
+        changes = await parts.workspace.changes(start, commit, is_product)
+        changes = [change for change in changes if not is_waived(change.path, waived)]
+        told += quieted(changes, judges, comments) if comments else []
+        told += lost_examples(changes) if examples else []
+    return told
 
 
 async def judging_scripts(contract: Contract, parts: Parts, start: str) -> list[str]:
     """Scripts of the base that the checks run, and those that these call."""
-    named = dict.fromkeys(path for check in contract.checks for path in named_files(check.command, is_check=True))
-    folders = {check.folder for check in contract.checks}
+    texts = [check.command for check in contract.checks] + ([contract.setup] if contract.setup else [])
+    named = dict.fromkeys(path for text in texts for path in named_files(text, is_check=True))
+    folders = {check.folder for check in contract.checks} | {""}
     found: dict[str, str] = {}
     for _ in range(_DEEP):
         wanted = [f"{folder}/{path}" if folder else path for path in named for folder in folders]
@@ -107,4 +153,5 @@ async def judging_scripts(contract: Contract, parts: Parts, start: str) -> list[
         named = dict.fromkeys(path for text in new for path in named_files(text))
         if not named:
             break
-    return list(found)
+    included = (path for text in found.values() for path in included_files(text))
+    return list(dict.fromkeys([*found, *included]))

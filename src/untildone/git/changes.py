@@ -8,7 +8,7 @@ from typing import Literal
 
 from untildone.core.dataclass import dataclass
 from untildone.core.findings import FileChange
-from untildone.core.judges import PERHAPS_TESTS, is_data, judge_of
+from untildone.core.judges import PERHAPS_TESTS, is_data, judge_of, supports_tests
 from untildone.errors import WorkspaceError
 from untildone.git.quoting import unquoted
 from untildone.git.repository import Repository
@@ -148,15 +148,22 @@ async def read_files(repository: Repository, commit: str, paths: Sequence[str]) 
 async def further_judges(repository: Repository, start: str, commit: str, judges: Callable[[str], bool]) -> list[str]:
     """What is not as it was and judges although its own name does not say so.
 
-    Data that a test names, what links of the start lead to from where tests are, and submodules with tests in them.
+    What tests compare with in the product, data that a test names, what links of the start lead to from where tests
+    are, and submodules with tests in them.
     """
     changed = await _changed(repository, start, commit)
     was_there = [entry.path for entry in changed if entry.status != "added"]
     return [
+        *[path for path in was_there if supports_tests(path)],
         *await _named_by_tests(repository, start, was_there),
         *await _behind_links(repository, start, [entry.path for entry in changed], judges),
         *[entry.path for entry in changed if await _judges_inside(repository, entry, judges)],
     ]
+
+
+async def changed_files(repository: Repository, start: str, commit: str) -> list[FileChange]:
+    """Every file that differs, without its text; one that was renamed is gone in one place and new in another."""
+    return [FileChange(path=one.path, status=one.status) for one in await _changed(repository, start, commit)]
 
 
 async def _changed(repository: Repository, before: str, after: str) -> list[_Entry]:

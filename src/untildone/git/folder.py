@@ -12,7 +12,7 @@ from untildone.core.findings import FileChange, Finding
 from untildone.core.policy import RunSpec
 from untildone.core.progress import START
 from untildone.git.bundle import PackedTree, pack_tree
-from untildone.git.changes import added_text, further_judges, guarded_changes, read_files
+from untildone.git.changes import added_text, changed_files, further_judges, guarded_changes, read_files
 from untildone.git.difference import difference
 from untildone.git.leaks import committed_secrets
 from untildone.git.recombined import recombined
@@ -38,6 +38,10 @@ class GitFolder:
     async def changes(self, start: str, commit: str, wanted: Callable[[str], bool]) -> list[FileChange]:
         """How the wanted files differ."""
         return await guarded_changes(self._repository, start, commit, wanted)
+
+    async def changed_files(self, start: str, commit: str) -> list[FileChange]:
+        """Every file that differs, without its text."""
+        return await changed_files(self._repository, start, commit)
 
     async def read_files(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
         """The texts of those files that a commit has, by their names from the top."""

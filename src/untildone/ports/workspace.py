@@ -151,6 +151,10 @@ class Workspace(Protocol):
         """How the wanted files differ between two commits; cost grows with what changed."""
         ...
 
+    async def changed_files(self, start: str, commit: str) -> list[FileChange]:
+        """Every file that differs between two commits, without its text; a rename is two files."""
+        ...
+
     async def read_files(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
         """The texts of those of these files that a commit has, as far as they are texts of a sane size.
 
