@@ -112,7 +112,12 @@ PROSE_THAT_SAYS_OTHERWISE = [
 
 @pytest.mark.parametrize("prose", PROSE_THAT_SAYS_OTHERWISE)
 def test_what_the_prose_says_beside_a_claim_is_asked_about_wherever_it_appears(prose: str) -> None:
-    says = [(f"{prose}\n\n{SIGNAL}", None), (f"{prose}\n\n{block()}", None), (prose, DONE), (f"{SIGNAL}\n\n{prose}", None)]
+    says = [
+        (f"{prose}\n\n{SIGNAL}", None),
+        (f"{prose}\n\n{block()}", None),
+        (prose, DONE),
+        (f"{SIGNAL}\n\n{prose}", None),
+    ]
     for text, report in says:
         assert counts(text, report), "it is a claim all the same"
         assert read(text, report).doubts
@@ -128,7 +133,7 @@ def test_the_prose_of_a_report_and_a_status_against_its_exit_signal_are_asked_ab
     "sentence",
     [
         "| Export | ❌ |", "- [ ] printer", "2/3 chapters", "2 von 3 Kapiteln sind da.", "Phase 1 of 4 is complete.",
-        "Es fehlt noch Kapitel 3.", "Il manque le chapitre 3.", "Falta el capítulo 3.", "どちらにしますか？",
+        "Es fehlt noch Kapitel 3.", "Il manque le chapitre 3.", "Falta el capítulo 3.", "どちらにしますか\uff1f",
     ],
 )  # fmt: skip
 def test_signs_in_any_language_are_quoted_as_they_were_written(sentence: str) -> None:
@@ -138,8 +143,9 @@ def test_signs_in_any_language_are_quoted_as_they_were_written(sentence: str) ->
 @pytest.mark.parametrize(
     "text",
     [
-        "All five endpoints work.", "Left to do: nothing.", "- Open: 0", "Es ist nichts mehr offen.", "> 2 tests still fail",
-        "```\n- [ ] open\n```", "It prints `TODO` and \"2 are left\".", "See todo.md and is_open.", "3/3 chapters",
+        "All five endpoints work.", "Left to do: nothing.", "- Open: 0", "Es ist nichts mehr offen.",
+        "> 2 tests still fail",
+        "```\n- [ ] open\n```", 'It prints `TODO` and "2 are left".', "See todo.md and is_open.", "3/3 chapters",
         "Let me know if you want anything changed.",
     ],
 )  # fmt: skip
@@ -173,7 +179,7 @@ CONFIRMS = block(REMAINING="none")
         (f"Nothing is left.\n\n{SIGNAL}", False),
     ],
 )
-def test_an_answer_about_quoted_sentences_must_say_outright_that_nothing_remains(answer: str, settles: bool) -> None:  # noqa: FBT001
+def test_an_answer_about_quoted_sentences_must_say_outright_that_nothing_remains(answer: str, settles: bool) -> None:
     claim = read(f"{DOUBTED}\n\n{block()}")
     assert (unsettled(read(answer), claim.doubts) == "") is settles
 
@@ -185,9 +191,10 @@ def test_without_a_quotation_a_plain_answer_settles_it_unless_it_names_something
 
 
 @pytest.mark.parametrize(
-    ("remaining", "says_it"), [([], True), (["none"], True), ("nothing", True), ("", False), (None, False), (["x"], False)]
+    ("remaining", "says_it"),
+    [([], True), (["none"], True), ("nothing", True), ("", False), (None, False), (["x"], False)],
 )
-def test_a_list_that_is_left_out_is_not_an_empty_list(remaining: object, says_it: bool) -> None:  # noqa: FBT001
+def test_a_list_that_is_left_out_is_not_an_empty_list(remaining: object, says_it: bool) -> None:
     assert report_from({"status": "COMPLETE", "remaining": remaining}).nothing_left is says_it
     assert not report_from({"status": "COMPLETE"}).nothing_left
 

@@ -60,7 +60,7 @@ class Claim:
     question: bool = False
     """The message ends by asking the human something instead of going on."""
     doubts: tuple[str, ...] = ()
-    """Sentences of the same message that may name something left: the agent is asked about them, no more."""
+    """Sentences of the same message that may name something left. They do not decide: the agent is asked about them."""
 
 
 def read_claim(final_text: str, report: Report | None, *, signal: str, match: str = "line", prompt: str = "") -> Claim:
@@ -69,6 +69,7 @@ def read_claim(final_text: str, report: Report | None, *, signal: str, match: st
     echoed = echoes(lines, prompt)
     status = report or _last_block(lines, echoed)
     said = says_signal(final_text, lines, echoed, signal, match)
+    denies = status is not None and status.exit_signal is False
     form: Form = "none"
     if status is not None:
         form = "block" if report is None else "report"
@@ -80,7 +81,7 @@ def read_claim(final_text: str, report: Report | None, *, signal: str, match: st
         signal=said,
         indicators=len({phrase.lower() for phrase in _INDICATORS.findall(final_text)}),
         question=form == "none" and _asks(lines),
-        doubts=_doubts(lines, echoed, signal, status) if judges(match) else (),
+        doubts=_doubts(lines, echoed, signal, status) if judges(match) and not denies else (),
     )
 
 
@@ -107,25 +108,19 @@ def objection(claim: Claim, *, match: str = "line") -> str:
 def unsettled(answer: Claim, doubts: tuple[str, ...]) -> str:
     """Why the answer to the last question does not settle it; empty: it does.
 
-    Where sentences are in doubt, only a report settles them that says outright that nothing remains, in a message
-    that does not say them again.
+    Sentences in doubt are settled only by a report that says outright that nothing remains, in a message that does not
+    repeat them.
     """
     if against := objection(answer):
         return against
     again = next((doubt for doubt in doubts if doubt in answer.doubts), "")
     if again:
         return f"asked about it, it said again: {again}"
-    in_doubt = (*doubts, *answer.doubts)
-    if in_doubt and not says_nothing_left(answer):
+    in_doubt, report = (*doubts, *answer.doubts), answer.report
+    said = report is not None and (report.status, report.exit_signal, report.nothing_left)
+    if in_doubt and said != ("COMPLETE", True, True):
         return f"asked about it, it did not report that nothing remains: {in_doubt[0]}"
     return ""
-
-
-def says_nothing_left(claim: Claim) -> bool:
-    """Whether a report says outright that all is done: COMPLETE, the exit signal, and a list of what remains, empty."""
-    report = claim.report
-    is_complete = report is not None and report.status == "COMPLETE" and report.exit_signal is True
-    return is_complete and report is not None and report.nothing_left
 
 
 def claims_done(claim: Claim, *, strict: bool = False, indicator_threshold: int = 0) -> bool:
@@ -443,16 +438,17 @@ def _asks(lines: list[str]) -> bool:
 
 # --- what the agent's own words hold against its claim --------------------------------------------------------
 
-_READ = 20_000
-"""Characters of a message that are looked at, the last ones: a final message is short."""
-_QUOTED, _QUOTE_CAP = 5, 300
-_SENTENCES = re.compile(r"(?<=[.!?;。！？])\s+")
-_SHOWN = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|\S*\w[._]\w\S*")
+_READ, _QUOTED, _QUOTE_CAP = 200, 5, 300
+"""Lines of a message that are looked at, the last ones; how many sentences are quoted of them, and how much of each."""
+_SENTENCES = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f])")
+_SHOWN = re.compile(
+    r"`[^`]{0,300}`|\"[^\"]{0,300}\"|“[^”]{0,300}”|„[^“”]{0,300}[“”]|«[^»]{0,300}»|(?<!\S)\S*\w[._]\w\S*"
+)
 """Code, quotations and names of files: what is shown is not said."""
 _NOTHING_LEFT = re.compile(r"\b(?:no|none|nothing|0|zero|nichts|keine?|rien|aucune?|nada)\b", re.IGNORECASE)
 _K_OF_N = re.compile(r"(?<![\d.,/-])(\d{1,4}) ?(?:/|(?:out )?of|von|sur|de) ?(\d{1,4})(?![\d.,/-]*\d)", re.IGNORECASE)
 _SIGN = re.compile(
-    r"[❌✗✘✖⏳⌛🚧☐⬜🔴]|\[ \]|[?？؟][\W_]*$|n't\b|'ll\b|\b\d\d? ?%|\b(?:"
+    r"[❌✗✘✖⏳⌛🚧☐⬜🔴]|\[ \]|[?\uff1f\u061f][\W_]{0,9}$|n't\b|'ll\b|\b\d\d? ?%|\b(?:"
     r"not|cannot|unable|yet|still|left|open|missing|outstanding|pending|unfinished|incomplete|remain(?:s|ing)?"
     r"|except|apart from|other than|almost|nearly|mostly|partly|next|later|tomorrow|until|once you|will|for now"
     r"|in progress|in the works|ran out of|unfortunately|skipped|blocked|broken|red|fails?|(?:is|are) failing"
@@ -464,32 +460,23 @@ _SIGN = re.compile(
 
 
 def _doubts(lines: list[str], echoed: list[bool], signal: str, report: Report | None) -> tuple[str, ...]:
-    """The sentences to ask about: outside of code, quotations and the signal, and the prose of a report."""
-    told = _spoken(lines, echoed, signal)
+    """The sentences to ask about: outside of code, quotations, fields and the signal, and in the prose of a report."""
+    code = fenced(lines, unclosed=True)
+    told = [
+        line for number, line in enumerate(lines) if not (code[number] or echoed[number] or _is_formal(line, signal))
+    ]
     found = []
     if report is not None:
         told += [*split_lines(report.recommendation), report.summary]
         if report.exit_signal and report.status == "IN_PROGRESS":
             found.append("STATUS: IN_PROGRESS, EXIT_SIGNAL: true")
-    sentences = (sentence for line in told for sentence in _SENTENCES.split(line))
-    found += [sentence.strip()[:_QUOTE_CAP] for sentence in sentences if _is_sign(sentence)]
+    sentences = (sentence.strip() for line in told[-_READ:] for sentence in _SENTENCES.split(line[:TEXT_CAP]))
+    found += [sentence[:_QUOTE_CAP] for sentence in sentences if _is_sign(sentence)]
     return tuple(dict.fromkeys(found))[:_QUOTED]
 
 
-def _spoken(lines: list[str], echoed: list[bool], signal: str) -> list[str]:
-    """What the agent itself says to people, from the end of its message as far as that is read."""
-    code, room = fenced(lines, unclosed=True), _READ
-    told: list[str] = []
-    for number in range(len(lines) - 1, -1, -1):
-        line = lines[number].strip()
-        room -= len(line) + 1
-        if room < 0:
-            break
-        if code[number] or echoed[number] or line.startswith(">") or _field(line)[0] in _FIELDS:
-            continue
-        if not ((signal and signal in line) or line.strip(WRAPPING) in _BEGINS | _ENDS | _HEADERS):
-            told.append(line)
-    return told[::-1]
+def _is_formal(line: str, signal: str) -> bool:
+    return line.lstrip().startswith(">") or _field(line)[0] in _FIELDS or (signal != "" and signal in line)
 
 
 def _is_sign(sentence: str) -> bool:

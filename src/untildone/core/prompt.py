@@ -65,8 +65,9 @@ _QUESTION = (
     "One question about your last message, before it counts: no check will run, so your word alone decides. Do no work "
     "now, and change nothing. Read the goal below once more, as a whole, and compare it with what is really there. Is "
     "the ENTIRE goal reached? What is left? Report again, in the way you were told: name each thing that is left, "
-    "untested or only assumed under `remaining`, and set the exit signal to true only if there is nothing to name. Then "
-    "give an empty list (in a block: `REMAINING: none`). It costs you nothing to name something: the work then goes on."
+    "untested or only assumed under `remaining`, and set the exit signal to true only if there is nothing to name. In "
+    "that case give an empty list (in a block: `REMAINING: none`). It costs you nothing to name something: the work "
+    "then goes on."
 )
 _DOUBTS = (
     "Beside your claim, that message also said what is quoted below. If it names something that is left of the goal, "

@@ -59,7 +59,7 @@ def doubts_of(message: str, file: "LoopFile") -> "tuple[str, ...]":
         return ()
     from untildone.core import claims
 
-    return () if claims.says_nothing_left(reported) else reported.doubts
+    return reported.doubts if claims.unsettled(reported, ()) else ()
 
 
 def says_blocked(message: str, file: "LoopFile") -> bool:
