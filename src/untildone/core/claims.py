@@ -513,7 +513,7 @@ RECOMMENDATION: <what to do next, or what blocks you>{message}
 ---END_LOOP_STATUS---
 
 Set the exit signal to true only if the ENTIRE goal is reached and you have verified it yourself. If anything is
-left, if a test fails or a question is open, it is false, even when the task at hand is complete: a message that says
+left, if a test fails or a question is open, it is false, even when the task at hand is complete: a report that says
 both does not count. BLOCKED means that only a human can help: say with what.
 Where you can give neither tool call nor block, this phrase alone on the last line of your final message also means
 that the entire goal is reached; never write it for any other purpose: `{signal}`{asked}"""
