@@ -352,6 +352,7 @@ def test_reading_never_fails_and_never_invents(parts: list[str], prompt: list[st
         " RALPH_STATUS:\n", "RALPH_STATUS:\n STATUS: COMPLETE\n", "---LOOP_STATUS---\n", f"{BLOCK}\n",
         "`", "*_`~ ", "\n",
         "STATUS: " + "A" * 1000 + "\n", f"{SIGNAL}\nx\n", f"<promise>{SIGNAL} ", "<a>", "should i ", "~~~\n```\n",
+        "„", "«", "?", "a", "1/", "_.",
     ],
 )  # fmt: skip
 def test_reading_takes_time_in_proportion_to_the_text(piece: str) -> None:

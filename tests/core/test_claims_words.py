@@ -2,7 +2,17 @@
 
 import pytest
 
-from untildone.core.claims import Report, claims_done, objection, read_claim, says_blocked, says_done
+from untildone.core.claims import (
+    Claim,
+    Report,
+    claims_done,
+    objection,
+    read_claim,
+    report_from,
+    says_blocked,
+    says_done,
+    unsettled,
+)
 from untildone.core.policy import Policy
 
 SIGNAL = "CONTINUOUS_CLAUDE_PROJECT_COMPLETE"
@@ -13,6 +23,10 @@ def block(**fields: str) -> str:
     given = {"STATUS": "COMPLETE", "TESTS_STATUS": "PASSING", "EXIT_SIGNAL": "true", **fields}
     lines = [f"{name}: {value}" for name, value in given.items()]
     return "\n".join(("---LOOP_STATUS---", *lines, "---END_LOOP_STATUS---"))
+
+
+def read(text: str, report: Report | None = None) -> Claim:
+    return read_claim(text, report, signal=SIGNAL)
 
 
 def counts(text: str, report: Report | None = None, policy: Policy | None = None) -> bool:
@@ -27,15 +41,17 @@ REPORTS_THAT_SAY_OTHERWISE = [
     Report(status="COMPLETE", tests_status="FAILING"),
     Report(status="COMPLETE", exit_signal=True, remaining=("the migration of the old rows",)),
     Report(status="COMPLETE", exit_signal=True, questions=("Which of the two formats?",)),
+]
+
+REPORTS_TO_ASK_ABOUT = [
     Report(status="COMPLETE", exit_signal=True, recommendation="Next steps: add the tests for the parser"),
     Report(status="COMPLETE", exit_signal=True, recommendation="TODO: error handling"),
     Report(status="COMPLETE", exit_signal=True, recommendation="Remaining: the CLI"),
-    Report(status="COMPLETE", exit_signal=True, recommendation="implement the second endpoint"),
-    Report(status="COMPLETE", exit_signal=True, recommendation="Continue with the exporter."),
     Report(status="COMPLETE", exit_signal=True, recommendation="The next iteration should wire up the login."),
     Report(status="COMPLETE", exit_signal=True, recommendation="Should I use SQLite or PostgreSQL?"),
     Report(status="COMPLETE", exit_signal=True, summary="Add the parser; the printer is still to be done"),
     Report(status="COMPLETE", exit_signal=True, summary="Everything works except the export"),
+    Report(status="IN_PROGRESS", exit_signal=True),
 ]
 
 
@@ -55,9 +71,6 @@ def test_a_report_that_says_otherwise_is_no_claim_whatever_its_exit_signal(repor
         {"REMAINING": "two endpoints"},
         {"REMAINING": "1) the docs 2) the tests"},
         {"QUESTIONS": "May I drop the table?"},
-        {"RECOMMENDATION": "next: write the tests"},
-        {"RECOMMENDATION": "finish the importer"},
-        {"SUMMARY": "most of it; 2 tests still fail"},
     ],
 )
 def test_a_block_that_says_otherwise_is_no_claim(fields: dict[str, str]) -> None:
@@ -98,12 +111,92 @@ PROSE_THAT_SAYS_OTHERWISE = [
 
 
 @pytest.mark.parametrize("prose", PROSE_THAT_SAYS_OTHERWISE)
-def test_what_remains_beside_a_claim_takes_it_back_wherever_it_stands(prose: str) -> None:
-    assert not counts(f"{prose}\n\n{SIGNAL}")
-    assert not counts(f"{prose}\n\n{block()}")
-    assert not counts(prose, DONE)
-    if "?" not in prose and "confirm" not in prose:  # a question is one if it comes last
-        assert not counts(f"{SIGNAL}\n\n{prose}")
+def test_what_the_prose_says_beside_a_claim_is_asked_about_wherever_it_appears(prose: str) -> None:
+    says = [
+        (f"{prose}\n\n{SIGNAL}", None),
+        (f"{prose}\n\n{block()}", None),
+        (prose, DONE),
+        (f"{SIGNAL}\n\n{prose}", None),
+    ]
+    for text, report in says:
+        assert counts(text, report), "it is a claim all the same"
+        assert read(text, report).doubts
+
+
+@pytest.mark.parametrize("report", REPORTS_TO_ASK_ABOUT)
+def test_the_prose_of_a_report_and_a_status_against_its_exit_signal_are_asked_about(report: Report) -> None:
+    assert counts("Done.", report)
+    assert read("Done.", report).doubts
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "| Export | ❌ |", "- [ ] printer", "2/3 chapters", "2 von 3 Kapiteln sind da.", "Phase 1 of 4 is complete.",
+        "Es fehlt noch Kapitel 3.", "Il manque le chapitre 3.", "Falta el capítulo 3.", "どちらにしますか\uff1f",
+    ],
+)  # fmt: skip
+def test_signs_in_any_language_are_quoted_as_they_were_written(sentence: str) -> None:
+    assert read(f"The rest is there. I am happy.\n\n{sentence}\n\n{block()}").doubts == (sentence,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "All five endpoints work.", "Left to do: nothing.", "- Open: 0", "Es ist nichts mehr offen.",
+        "> 2 tests still fail",
+        "```\n- [ ] open\n```", 'It prints `TODO` and "2 are left".', "See todo.md and is_open.", "3/3 chapters",
+        "Let me know if you want anything changed.",
+    ],
+)  # fmt: skip
+def test_what_is_shown_and_what_says_nothing_is_not_asked_about(text: str) -> None:
+    assert read(f"{text}\n\n{block()}").doubts == ()
+
+
+@pytest.mark.parametrize("size", [1, 20])
+def test_few_and_short_sentences_are_quoted(size: int) -> None:
+    doubts = read("\n".join(f"{number + 1} is missing {'x' * 999}" for number in range(size)) + f"\n{block()}").doubts
+    assert 1 <= len(doubts) <= 5
+    assert all(len(doubt) <= 300 for doubt in doubts)
+
+
+DOUBTED = "Chapter 3 is only a stub."
+CONFIRMS = block(REMAINING="none")
+
+
+@pytest.mark.parametrize(
+    ("answer", "settles"),
+    [
+        (f"It is finished; the stub was chapter 3 of the old plan.\n\n{CONFIRMS}", True),
+        (f"{DOUBTED}\n\n{CONFIRMS}", False),
+        (block(), False),
+        (block(REMAINING=""), False),
+        (block(REMAINING="chapter 3"), False),
+        (block(REMAINING="none", STATUS="IN_PROGRESS"), False),
+        (block(REMAINING="none", STATUS="BLOCKED"), False),
+        (block(REMAINING="none", TESTS_STATUS="FAILING"), False),
+        (block(REMAINING="none", QUESTIONS="Is a stub enough?"), False),
+        (f"Nothing is left.\n\n{SIGNAL}", False),
+    ],
+)
+def test_an_answer_about_quoted_sentences_must_say_outright_that_nothing_remains(answer: str, settles: bool) -> None:
+    claim = read(f"{DOUBTED}\n\n{block()}")
+    assert (unsettled(read(answer), claim.doubts) == "") is settles
+
+
+def test_without_a_quotation_a_plain_answer_settles_it_unless_it_names_something_itself() -> None:
+    assert not unsettled(read(f"Nothing is left.\n\n{block()}"), ())
+    assert not unsettled(read(f"Nothing is left.\n\n{SIGNAL}"), ())
+    assert unsettled(read(f"Chapter 3 is not written.\n\n{block()}"), ())
+
+
+@pytest.mark.parametrize(
+    ("remaining", "says_it"),
+    [([], True), (["none"], True), ("nothing", True), ("", False), (None, False), (["x"], False)],
+)
+def test_a_list_that_is_left_out_is_not_an_empty_list(remaining: object, says_it: bool) -> None:
+    assert report_from({"status": "COMPLETE", "remaining": remaining}).nothing_left is says_it
+    assert not report_from({"status": "COMPLETE"}).nothing_left
 
 
 HONEST = [
@@ -159,8 +252,6 @@ def test_an_honest_claim_counts_in_every_form(prose: str) -> None:
     ],
 )
 def test_an_honest_report_counts(report: dict[str, object]) -> None:
-    from untildone.core.claims import report_from
-
     assert counts("Done.", report_from({"status": "COMPLETE", "exit_signal": True, **report}))
 
 

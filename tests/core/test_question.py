@@ -9,6 +9,7 @@ from untildone.core import events as ev
 from untildone.core.claims import Claim, Report
 from untildone.core.decide import Iterate, Stop, decide
 from untildone.core.outcome import Evidence
+from untildone.core.prompt import Papers, build_prompt
 from untildone.core.stopping import Reason
 
 
@@ -22,6 +23,40 @@ def test_a_question_is_no_iteration_and_its_answer_decides() -> None:
     assert (no.answered, no.streak, no.uncounted, no.questions) == (False, 0, "the docs", ("May I?",))
     silent = after(*twice, *asked(2, claim=Claim(), output_preview="Hm."))
     assert (silent.answered, silent.uncounted) == (False, "Hm.")
+
+
+STUB = "Chapter 3 is only a stub."
+DOUBTED = Claim(form="block", report=Report(exit_signal=True, status="COMPLETE"), doubts=(STUB,))
+TWICE = [started(1), completed(1, claim=DOUBTED), started(2), completed(2, claim=DOUBTED)]
+
+
+def test_what_the_prose_says_beside_a_claim_is_quoted_in_the_question_and_a_plain_yes_does_not_settle_it() -> None:
+    state = after(*TWICE)
+    order = decide(state, START + 99)
+    assert isinstance(order, Iterate)
+    assert order.question
+    assert f"> {STUB}" in build_prompt(state, order, Papers(), START).text
+    plain = replace(DOUBTED, doubts=())
+    for answer in (DOUBTED, plain):
+        no = after(*TWICE, *asked(2, claim=answer))
+        assert (no.answered, no.streak) == (False, 0)
+        assert STUB in no.uncounted
+    assert DOUBTED.report is not None
+    outright = replace(plain, report=replace(DOUBTED.report, nothing_left=True))
+    yes = after(*TWICE, *asked(2, claim=outright))
+    assert (yes.answered, yes.streak) == (True, 2)
+
+
+def test_with_checks_the_prose_beside_a_claim_is_left_to_them() -> None:
+    state = after(*TWICE[:2], checks=("make",))
+    assert (state.claim_due, state.uncounted) == (True, "")
+
+
+def test_a_task_list_with_every_box_ticked_is_doubted_like_any_claim() -> None:
+    ticked = ev.TasksRead(iteration_num=1, open_blocking=0, open_optional=0, ticked=3, all_done=True)
+    said = completed(1, claim=Claim(doubts=(STUB,)))
+    state = after(started(1), ticked, said)
+    assert (state.streak, state.doubts) == (1, (STUB,))
 
 
 @pytest.mark.parametrize("fault", ["overloaded", "paused", "crash", "limit_reached", "session_lost", "driver_died"])

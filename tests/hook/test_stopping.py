@@ -328,6 +328,18 @@ def test_a_status_that_names_what_is_left_is_no_claim(stage: Stage) -> None:
     assert not goes_on(stage.stop(COMPLETE))
 
 
+def test_what_is_said_beside_a_status_is_asked_about_once_and_left_to_checks(stage: Stage) -> None:
+    stage.start()
+    doubted = f"Chapter 3 is only a stub.\n{COMPLETE}"
+    answer = stage.stop(doubted)
+    assert goes_on(answer)
+    assert "> Chapter 3 is only a stub." in next_text(answer)
+    assert goes_on(stage.stop(doubted))
+    assert not goes_on(stage.stop(doubted.replace("TESTS_STATUS: PASSING", "REMAINING: none")))
+    stage.start(checks=("true",))
+    assert not goes_on(stage.stop(doubted))
+
+
 def test_open_work_outweighs_a_claim(stage: Stage) -> None:
     stage.put("TODO.md", "- [x] one\n- [ ] two\n")
     stage.start(tasks=("TODO.md",), promises=("DONE",))

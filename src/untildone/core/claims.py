@@ -43,6 +43,8 @@ class Report:
     """What a human should answer in the morning."""
     remaining: tuple[str, ...] = ()
     """What is left of the whole goal."""
+    nothing_left: bool = False
+    """What remains was given, and it is nothing: more than leaving it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +59,8 @@ class Claim:
     """Advisory phrases such as "all tasks complete": never a reason to stop by themselves."""
     question: bool = False
     """The message ends by asking the human something instead of going on."""
-    against: str = ""
-    """What the words of the same message say is still to do, or ask; empty: nothing."""
+    doubts: tuple[str, ...] = ()
+    """Sentences of the same message that may name something left. They do not decide: the agent is asked about them."""
 
 
 def read_claim(final_text: str, report: Report | None, *, signal: str, match: str = "line", prompt: str = "") -> Claim:
@@ -67,6 +69,7 @@ def read_claim(final_text: str, report: Report | None, *, signal: str, match: st
     echoed = echoes(lines, prompt)
     status = report or _last_block(lines, echoed)
     said = says_signal(final_text, lines, echoed, signal, match)
+    denies = status is not None and status.exit_signal is False
     form: Form = "none"
     if status is not None:
         form = "block" if report is None else "report"
@@ -78,23 +81,46 @@ def read_claim(final_text: str, report: Report | None, *, signal: str, match: st
         signal=said,
         indicators=len({phrase.lower() for phrase in _INDICATORS.findall(final_text)}),
         question=form == "none" and _asks(lines),
-        against="" if form == "none" or not judges(match) else _said_against(lines, echoed, signal),
+        doubts=_doubts(lines, echoed, signal, status) if judges(match) and not denies else (),
     )
 
 
 def judges(match: str) -> bool:
-    """Whether a claim is weighed against the rest of its message. The older systems take the agent at its word."""
+    """Whether a claim is compared with the rest of its message. The older systems take the agent at its word."""
     return match == "line"
 
 
 def objection(claim: Claim, *, match: str = "line") -> str:
-    """Why a claim does not count: what the same message says against it. Empty: nothing does."""
+    """Why a claim does not count: what the fields of its own report say against it. Empty: nothing does."""
     report = claim.report
-    if report is not None and report.status == "BLOCKED":
+    if report is None:
+        return ""
+    if report.status == "BLOCKED":
         return "the report says BLOCKED"
     if not judges(match):
         return ""
-    return (_report_against(report) if report is not None else "") or claim.against
+    if report.tests_status == "FAILING":
+        return "the report says that tests fail"
+    left = [("names what is left", report.remaining), ("asks", report.questions)]
+    return next((f"the report {says}: {items[0]}" for says, items in left if items), "")
+
+
+def unsettled(answer: Claim, doubts: tuple[str, ...]) -> str:
+    """Why the answer to the last question does not settle it; empty: it does.
+
+    Sentences in doubt are settled only by a report that says outright that nothing remains, in a message that does not
+    repeat them.
+    """
+    if against := objection(answer):
+        return against
+    again = next((doubt for doubt in doubts if doubt in answer.doubts), "")
+    if again:
+        return f"asked about it, it said again: {again}"
+    in_doubt, report = (*doubts, *answer.doubts), answer.report
+    said = report is not None and (report.status, report.exit_signal, report.nothing_left)
+    if in_doubt and said != ("COMPLETE", True, True):
+        return f"asked about it, it did not report that nothing remains: {in_doubt[0]}"
+    return ""
 
 
 def claims_done(claim: Claim, *, strict: bool = False, indicator_threshold: int = 0) -> bool:
@@ -109,7 +135,7 @@ def claims_done(claim: Claim, *, strict: bool = False, indicator_threshold: int 
 
 
 def says_done(claim: Claim, policy: "Policy") -> bool:
-    """Whether a claim counts: it is made, and nothing in the same message says otherwise."""
+    """Whether a claim counts: it is made, and no field of the same report says otherwise."""
     made = claims_done(claim, strict=policy.strict_completion, indicator_threshold=policy.indicator_threshold)
     return made and not objection(claim, match=policy.completion_match)
 
@@ -187,6 +213,7 @@ def report_from(data: Mapping[str, object]) -> Report:
         assumptions=_texts(data.get("assumptions")),
         questions=_items(data.get("questions")),
         remaining=_items(data.get("remaining")),
+        nothing_left=_is_given(data.get("remaining")) and not _items(data.get("remaining")),
     )
 
 
@@ -242,6 +269,10 @@ def _texts(value: object) -> tuple[str, ...]:
 def _items(value: object) -> tuple[str, ...]:
     """A list whose items say something: an agent writes "none" where it should have written nothing."""
     return tuple(text for text in _texts(value) if not _NOTHING.fullmatch(text))
+
+
+def _is_given(value: object) -> bool:
+    return isinstance(value, list | tuple) or bool(_text(value))
 
 
 _NOTHING = re.compile(
@@ -391,7 +422,7 @@ _INDICATORS = re.compile(rf"(?<!\bnot )(?<!n't )\b(?:{'|'.join(INDICATOR_PHRASES
 _ASKS = re.compile(
     r"\b(?:(?:should|shall|may|can) i|would you (?:like|prefer)|do you want|want me to|(?:can|could) you"
     r"|which (?:one|option|approach|of)|how would you|what would you|is that ok(?:ay)?)\b[^?]*\?\W*(?:\([^()]*\)\W*)?$"
-    r"|\b(?P<offer>let me know (?:if|which|whether|how|what|when|your))\b"
+    r"|\blet me know (?:if|which|whether|how|what|when|your)\b"
     r"|\bplease (?:confirm|advise|clarify|choose|decide)\b"
     r"|\b(?:await|awaiting|waiting for) your\b",
     re.IGNORECASE,
@@ -399,110 +430,59 @@ _ASKS = re.compile(
 _LAST_WORDS = 300
 
 
-def _asks(lines: list[str], *, offers: bool = True) -> bool:
-    """Whether the last line asks the human something. An offer is what people say when they are done."""
-    last = _last_line(lines)
-    asked = None if last.startswith((">", "`")) else _ASKS.search(last[-_LAST_WORDS:])
-    return asked is not None and (offers or not asked["offer"])
+def _asks(lines: list[str]) -> bool:
+    """Whether the last line asks the human something."""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return not last.startswith((">", "`")) and _ASKS.search(last[-_LAST_WORDS:]) is not None
 
 
-def _last_line(lines: list[str]) -> str:
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+# --- what the agent's own words hold against its claim --------------------------------------------------------
 
-
-# --- what is left, in the agent's own words ------------------------------------------------------------------
-
-_READ = 20_000
-"""Characters of a message that are weighed, the last ones: a final message is short."""
-_CLAUSES = re.compile(r"[.!?;](?:\s+|$)|\n")
-_NONE_OF_IT = re.compile(r"\b(?:no|none|nothing|never|without|zero|0|if|when|unless|before|until)\b", re.IGNORECASE)
-_LABEL = re.compile(
-    r"(?:still |what(?:'s| is) |work )?(?:remaining|left|missing|open|outstanding|unfinished|pending|to[- ]?dos?"
-    r"|to be done|not (?:yet )?done|next|next steps?|follow-?ups?)"
-    r"(?: to do| work| tasks?| items?| points?| issues?| questions?)?[*_` ]*(?::|$)",
+_READ, _QUOTED, _QUOTE_CAP = 200, 5, 300
+"""Lines of a message that are looked at, the last ones; how many sentences are quoted of them, and how much of each."""
+_SENTENCES = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f])")
+_SHOWN = re.compile(
+    r"`[^`]{0,300}`|\"[^\"]{0,300}\"|“[^”]{0,300}”|„[^“”]{0,300}[“”]|«[^»]{0,300}»|(?<!\S)\S*\w[._]\w\S*"
+)
+"""Code, quotations and names of files: what is shown is not said."""
+_NOTHING_LEFT = re.compile(r"\b(?:no|none|nothing|0|zero|nichts|keine?|rien|aucune?|nada)\b", re.IGNORECASE)
+_K_OF_N = re.compile(r"(?<![\d.,/-])(\d{1,4}) ?(?:/|(?:out )?of|von|sur|de) ?(\d{1,4})(?![\d.,/-]*\d)", re.IGNORECASE)
+_SIGN = re.compile(
+    r"[❌✗✘✖⏳⌛🚧☐⬜🔴]|\[ \]|[?\uff1f\u061f][\W_]{0,9}$|n't\b|'ll\b|\b\d\d? ?%|\b(?:"
+    r"not|cannot|unable|yet|still|left|open|missing|outstanding|pending|unfinished|incomplete|remain(?:s|ing)?"
+    r"|except|apart from|other than|almost|nearly|mostly|partly|next|later|tomorrow|until|once you|will|for now"
+    r"|in progress|in the works|ran out of|unfortunately|skipped|blocked|broken|red|fails?|(?:is|are) failing"
+    r"|to[- ]?dos?|tbd|fixme|stubs?|mock(?:s|ed)?|placeholders?|temporary|workaround|manual(?:ly)?|please|must|needs?"
+    r"|needed|nicht|noch|fehl(?:t|en)|offen|pas|reste|manque|falta|todavía|pendientes?)\b",
     re.IGNORECASE,
 )
-# Each states that something is not there yet. The same words about what is over differ by their tense, or by a "no",
-# "nothing" or "before" in front of them.
-_LEFT = re.compile(
-    r"\bstill (?:needs?|has to|have to|must|to (?:do|be)|fails?|failing|missing|broken|open|red|pending|unfinished)\b"
-    r"|\b(?:left|remains?|remaining|yet|more) to (?:do|be done|fix|finish|implement|test|write|add)\b"
-    r"|\bremains? (?:to be|open|undone|unfinished|broken|red)\b"
-    r"|\b(?:tasks?|steps?|items?|parts?|work|tests?|files?|todos?)(?: (?:is|are))?(?: still)?"
-    r" (?:left|remain(?:s|ing)?)\b"
-    r"|\b(?:test\w*|checks?|suite|build)(?: (?:is|are))?(?: still)? (?:fails?|failing|red|broken)\b"
-    r"(?! (?:on the (?:old|base)|without|before|as expected)\b)"
-    r"|(?:\b(?:is|are|am|has|have)|'(?:s|re|ve|m))(?: not|n't)(?: been)?(?: all)?"
-    r" (?:yet|done|finished|complete|completed|implemented|tested|run|working|started)\b"
-    r"|(?:^|[,(:] ?)not (?:yet|(?:all )?(?:done|finished|complete|implemented|tested))\b"
-    r"|\b(?:almost|nearly|mostly|partly|partially|half|\d\d? ?%) (?:done|complete|finished|ready|there)\b"
-    r"|\b(?:done|complete|completed|finished|ready|works?|everything|pass|passes)\b[^.;]{0,40}"
-    r"\b(?:except|apart from|aside from|other than)\b"
-    r"|\b(?:i|we)(?: will| shall|'ll| am going to| could not| couldn't| was unable to)(?: then| now| next)?"
-    r" (?:continue|finish|implement|fix|complete|add|tackle)\b"
-    r"|\bnext (?:iteration|developer|session|run|step) (?:should|can|must|will|is|has)\b"
-    r"|\bleft (?:a|an|one|two|some|several|\d+) TODO",
-    re.IGNORECASE,
-)
-_CONTINUES = re.compile(
-    r"\W*(?:(?:next|then|now)[,:]? )?"
-    r"(?:continue (?:with|by|on)|(?:finish|complete|implement|fix|add) (?:the|an?|all))\b",
-    re.IGNORECASE,
-)
-_YOURS = re.compile(r"\W*(?:you|your|review|merge|deploy|release|publish|push)\b", re.IGNORECASE)
-"""What comes next and is not the agent's to do."""
-_BOX = ("- [ ]", "* [ ]", "+ [ ]")
+"""A broad sign that a sentence names something left, or asks. It only decides what the agent is asked about."""
 
 
-def _said_against(lines: list[str], echoed: list[bool], signal: str) -> str:
-    """What the agent's own words say is left, or ask: outside of code, quotations, its status and the signal."""
-    code, room = fenced(lines, unclosed=True), _READ
-    told: list[str] = []
-    for number in range(len(lines) - 1, -1, -1):
-        line = lines[number].strip()
-        room -= len(line) + 1
-        if room < 0:
-            break
-        if code[number] or echoed[number] or line.startswith(">") or _field(line)[0] in _FIELDS:
-            continue
-        if (signal and signal in line) or line.strip(WRAPPING) in _BEGINS | _ENDS | _HEADERS:
-            continue
-        told.append(line)
-    return _words_left(told[::-1]) or _question_of(told[::-1])
+def _doubts(lines: list[str], echoed: list[bool], signal: str, report: Report | None) -> tuple[str, ...]:
+    """The sentences to ask about: outside of code, quotations, fields and the signal, and in the prose of a report."""
+    code = fenced(lines, unclosed=True)
+    told = [
+        line for number, line in enumerate(lines) if not (code[number] or echoed[number] or _is_formal(line, signal))
+    ]
+    found = []
+    if report is not None:
+        told += [*split_lines(report.recommendation), report.summary]
+        if report.exit_signal and report.status == "IN_PROGRESS":
+            found.append("STATUS: IN_PROGRESS, EXIT_SIGNAL: true")
+    sentences = (sentence.strip() for line in told[-_READ:] for sentence in _SENTENCES.split(line[:TEXT_CAP]))
+    found += [sentence[:_QUOTE_CAP] for sentence in sentences if _is_sign(sentence)]
+    return tuple(dict.fromkeys(found))[:_QUOTED]
 
 
-def _report_against(report: Report) -> str:
-    """The same for a report: by its fields first, then by the words of the two that are prose."""
-    if report.tests_status == "FAILING":
-        return "the report says that tests fail"
-    for says, items in (("names what is left", report.remaining), ("asks", report.questions)):
-        if items:
-            return f"the report {says}: {items[0]}"
-    if _CONTINUES.match(report.recommendation):
-        return report.recommendation
-    return _words_left([*split_lines(report.recommendation), report.summary]) or _question_of(
-        split_lines(report.recommendation)
-    )
+def _is_formal(line: str, signal: str) -> bool:
+    return line.lstrip().startswith(">") or _field(line)[0] in _FIELDS or (signal != "" and signal in line)
 
 
-def _question_of(lines: list[str]) -> str:
-    return _last_line(lines) if _asks(lines, offers=False) else ""
-
-
-def _words_left(lines: list[str]) -> str:
-    """The first words that name something still to do; empty where there are none."""
-    for number, line in enumerate(lines):
-        bare = line.replace("\u2019", "'").lstrip("#*_`-+•> \t")
-        if line.startswith(_BOX):
-            return line
-        if label := _LABEL.match(bare):
-            rest = bare[label.end() :].strip(WRAPPING) or next(filter(None, lines[number + 1 :]), "")
-            if not _NOTHING.fullmatch(rest.lstrip("-*+• ")) and not _YOURS.match(rest):
-                return f"{bare[: label.end()]} {rest.strip(WRAPPING)}"
-        for clause in _CLAUSES.split(bare):
-            if (found := _LEFT.search(clause)) and not _NONE_OF_IT.search(clause[: found.end()]):
-                return clause.strip()
-    return ""
+def _is_sign(sentence: str) -> bool:
+    said = _SHOWN.sub(" ", sentence.replace("\u2019", "'"))
+    counted = any(int(done) < int(whole) for done, whole in _K_OF_N.findall(said))
+    return counted or (_SIGN.search(said) is not None and not _NOTHING_LEFT.search(said))
 
 
 # --- what the agent is told ----------------------------------------------------------------------------------
@@ -533,7 +513,7 @@ RECOMMENDATION: <what to do next, or what blocks you>{message}
 ---END_LOOP_STATUS---
 
 Set the exit signal to true only if the ENTIRE goal is reached and you have verified it yourself. If anything is
-left, if a test fails or a question is open, it is false, even when the task at hand is complete: a message that says
+left, if a test fails or a question is open, it is false, even when the task at hand is complete: a report that says
 both does not count. BLOCKED means that only a human can help: say with what.
 Where you can give neither tool call nor block, this phrase alone on the last line of your final message also means
 that the entire goal is reached; never write it for any other purpose: `{signal}`{asked}"""

@@ -11,7 +11,7 @@ from typing import Any
 from untildone.core import asked, breaker, clock_jumps, heard, in_session, landed, meddling, progress, proven, window
 from untildone.core import events as ev
 from untildone.core import trace as tr
-from untildone.core.claims import Claim, Form, claims_done, judges, objection, says_blocked, says_done
+from untildone.core.claims import Claim, Form, claims_done, judges, objection, says_blocked, says_done, unsettled
 from untildone.core.delivery import needs_witness
 from untildone.core.faults import FAULTS, GOES_ON, LIMIT_REACHED, MODEL_ERROR, PAUSED, SESSION_LOST, Fault, Remedy
 from untildone.core.figures import FORGE, IN_LINE
@@ -199,6 +199,7 @@ def _iteration_completed(state: LoopState, event: ev.IterationCompleted, at: flo
         last_denials=event.evidence.denials,
         claim_due=done and needs_witness(claimed),
         answered=False,
+        doubts=event.claim.doubts if done else (),
         uncounted="" if done else _uncounted(state, event.claim),
         verified=False,
         settled=(),
@@ -250,7 +251,7 @@ def _tried_nothing(state: LoopState, event: ev.IterationCompleted) -> bool:
 
 
 def _answered(state: LoopState, event: ev.IterationCompleted, at: float) -> LoopState:
-    """The agent was asked what is left. Only if it is nothing, its claim stands; else it is taken back."""
+    """The agent was asked what is left. Its claim counts only if that is nothing; else it is taken back."""
     claim, report = event.claim, event.claim.report
     state = with_asked(state, report.questions if report else ())
     state = replace(
@@ -259,8 +260,8 @@ def _answered(state: LoopState, event: ev.IterationCompleted, at: float) -> Loop
         last_session_at=at, files_modified=state.files_modified + event.evidence.files_changed,
         files_uncommitted=event.evidence.files_changed,
     )  # fmt: skip
-    if not claims_done(claim) or (against := objection(claim)):
-        why = against if claims_done(claim) else _said_instead(event)
+    why = unsettled(claim, state.doubts) if claims_done(claim) else _said_instead(event)
+    if why:
         return replace(
             state, streak=0, streak_form="none", claim_due=False, uncounted=why,
             breaker=breaker.claim_refused(state.breaker, state.policy, at),

@@ -53,6 +53,7 @@ class Look:
 
     __slots__ = (
         "claimed",
+        "doubts",
         "failed_check",
         "mode",
         "needs_tool",
@@ -67,6 +68,8 @@ class Look:
         self.mode = mode
         self.claimed = False
         """It said that everything is done, and that is not believed."""
+        self.doubts: Sequence[str] = ()
+        """What it said beside a status that says done."""
         self.open_work = 0
         self.open_lines: Sequence[str] = ()
         self.failed_check = ""
@@ -107,6 +110,13 @@ def _findings(look: Look) -> "list[str]":
         found.append(
             f"You said that everything is done. That was checked, and it is not: `{look.failed_check}`\n"
             f"The end of its output:\n{look.output[-OUTPUT_CAP:].strip() or '(none)'}"
+        )
+    if look.doubts:
+        said = "\n".join(f"> {line}" for line in look.doubts)
+        found.append(
+            f"You said that everything is done, and in the same message:\n{said}\n"
+            "If that names something left of the goal, do it now. If it does not, say that everything is done again, "
+            "without these sentences or with `REMAINING: none` in the status block."
         )
     if look.open_work:
         said = "You said that everything is done, but there is open work" if look.claimed else "Open work"

@@ -48,8 +48,8 @@ class Policy:
     completion_signal: str = COMPLETION_SIGNAL
     """The phrase that means "the whole goal is reached", alone on a line or in a tag of the final message."""
     completion_match: Literal["line", "published", "substring", "substring_any_case"] = "line"
-    """How a claim is read. `line`: the signal stands alone on a line or in a tag, nothing else in the message may say
-    otherwise, and without checks one last question is asked. The others take the agent at its word, as older systems
+    """How a claim is read. `line`: the signal stands alone on a line or in a tag, its own report may not say otherwise,
+    and without checks one last question is asked about it. The others take the agent at its word, as older systems
     do: `published` finds the signal in the same way, the rest anywhere in the message. BLOCKED is never done."""
     completion_threshold: int | None = None
     """Consecutive claims needed when there is no check. None: 3 for a phrase, 2 for a status block or report."""

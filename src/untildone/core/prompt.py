@@ -67,8 +67,14 @@ _QUESTION = (
     "One question about your last message, before it counts: no check will run, so your word alone decides. Do no work "
     "now, and change nothing. Read the goal below once more, as a whole, and compare it with what is really there. Is "
     "the ENTIRE goal reached? What is left? Report again, in the way you were told: name each thing that is left, "
-    "untested or only assumed under `remaining`, and set the exit signal to true only if there is nothing to name. It "
-    "costs you nothing to name something: the work then goes on."
+    "untested or only assumed under `remaining`, and set the exit signal to true only if there is nothing to name. In "
+    "that case give an empty list (in a block: `REMAINING: none`). It costs you nothing to name something: the work "
+    "then goes on."
+)
+_DOUBTS = (
+    "Beside your claim, that message also said what is quoted below. If it names something that is left of the goal, "
+    "report that as remaining. If it does not, say what it is about instead of saying it again, and report COMPLETE, "
+    "with the exit signal and with `remaining` given and empty: without all of these the claim does not count."
 )
 
 
@@ -157,7 +163,8 @@ def build_prompt(state: LoopState, order: Iterate, papers: Papers, now: float) -
     if order.handoff:
         return Prompt(_HANDOFF.format(notes=state.spec.notes_file))
     if order.question:
-        return Prompt("\n\n".join((_QUESTION, _section("PRIMARY GOAL", state.spec.goal))))
+        doubts = (_DOUBTS, quoted("\n".join(state.doubts), _TROUBLE)) if state.doubts else ()
+        return Prompt("\n\n".join((_QUESTION, *doubts, _section("PRIMARY GOAL", state.spec.goal))))
     if order.session is not None and state.retry is not None and order.retry:
         return Prompt(_continuation(state))
     spec = state.spec

@@ -217,6 +217,8 @@ class LoopState:
     """A claim waits for the checks."""
     answered: bool = False
     """After its last claim the agent was asked what is left of the goal, and said nothing."""
+    doubts: tuple[str, ...] = ()
+    """Sentences beside its last claim that the agent is asked about."""
     uncounted: str = ""
     """Why the last claim did not count, if it did not: what the same message, or the answer to the question, said."""
     verified: bool = False

@@ -52,6 +52,16 @@ def claim_of(message: str, file: "LoopFile", *, autonomous: bool = False) -> "Sa
     return "promise" if said in file.promises else "signal" if said else ""
 
 
+def doubts_of(message: str, file: "LoopFile") -> "tuple[str, ...]":
+    """What a status is doubted for, unless it says outright that nothing remains."""
+    reported = _reported(message, file, judged=True) if _has_block(message) else None
+    if reported is None:
+        return ()
+    from untildone.core import claims
+
+    return reported.doubts if claims.unsettled(reported, ()) else ()
+
+
 def says_blocked(message: str, file: "LoopFile") -> bool:
     """Whether a message says that only a human can help."""
     if not _may_report(message, "BLOCKED"):

@@ -10,7 +10,7 @@ from untildone.hook.adopting import adopt_older, read_state
 from untildone.hook.answered import is_answered, note_answer
 from untildone.hook.changes import tell_changes
 from untildone.hook.files import write_text
-from untildone.hook.hearing import claim_of, last_message, says_blocked
+from untildone.hook.hearing import claim_of, doubts_of, last_message, says_blocked
 from untildone.hook.loop_reading import parsed
 from untildone.hook.places import AUTONOMOUS
 
@@ -83,6 +83,9 @@ def _answer(call: "Call", message: str, taken_up: str) -> "Answer":
             if early is not None:
                 return early
             stand.said = claim_of(message, _file(stand), autonomous=entry.get("mode") == "autonomous")
+            if _is_word_only(stand):
+                stand.look.doubts = doubts_of(message, _file(stand))
+                stand.said = "" if stand.look.doubts else stand.said
             if not stand.said or checked is not None or not _checkable(stand):
                 return _late(stand, checked)
         from untildone.hook.checking import DEFAULT_SECONDS, run_checks
@@ -134,6 +137,13 @@ def _late(stand: _Stand, checked: "list[Checked] | None") -> "Answer":
 
 
 # --- whether it is true ----------------------------------------------------------------------------------------
+
+
+def _is_word_only(stand: _Stand) -> bool:
+    """Whether a status is all there is to believe: no checks, no agreed promise, no controller."""
+    entry = stand.entry
+    is_ours = _file(stand).layout == "untildone" and entry.get("mode") != "autonomous"
+    return stand.said == "signal" and is_ours and not entry.get("checks")
 
 
 def _checkable(stand: _Stand) -> bool:
