@@ -78,6 +78,8 @@ class Progress:
     tree: str = START
     trees: tuple[str, ...] = (START,)
     """The contents of the tree that were there so far, the newest ones."""
+    changes: tuple[str, ...] = ()
+    """What changes added so far, the newest ones; dates, times and ids aside."""
     made: tuple[str, ...] | None = None
     """The contents that are new since an earlier one came back; None: none came back."""
     goes_round: bool = False
@@ -150,15 +152,17 @@ def ended(progress: Progress, iteration: Ended, at: float, *, judged: bool) -> P
     )
 
 
-def placed(progress: Progress, content: str, number: int, at: float, *, judged: bool) -> Progress:
-    """After the work of an iteration was committed or saved: what the tree holds now."""
+def placed(progress: Progress, content: str, number: int, at: float, *, judged: bool, change: str = "") -> Progress:
+    """After the work of an iteration was committed or saved: what the tree holds now, and what changed."""
     progress = replace(progress, unplaced=False, at=at)
     if content and content == progress.tree:
         return progress
     if not content or content not in progress.trees:
         new = replace(progress, tree=content or progress.tree, trees=_with(progress.trees, content))
         made = None if progress.made is None else _with(progress.made, content)
-        return _new_tree(replace(new, made=made), number, judged=judged)
+        new = replace(new, made=made, changes=_with(progress.changes, change))
+        # A line that is added again with another time, as in a log, brings nothing new.
+        return new if change in progress.changes else _new_tree(new, number, judged=judged)
     # A tree that was made since the last return is something gained: the next return is counted from there.
     again = progress.made is not None and content not in progress.made
     return replace(progress, tree=content, made=(), goes_round=progress.goes_round or again)
