@@ -26,6 +26,8 @@ _POSITION = re.compile(r"(\.\w+)(?::\d+)+|\blines? \d+|\(\d+, ?\d+\)")
 _FIGURE = re.compile(r"[^\W_]*\d[^\W_]*(?:[.,:]\d[^\W_]*)*")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,12})?")
 
+_KEY = re.compile(r"(?:[0-9]{1,4}(?:\.[0-9]{1,4})*)?/[0-9]{1,4}:[0-9a-f]{12}")
+
 _Words = tuple[str, ...]
 
 
@@ -168,7 +170,7 @@ def noise(first: str, second: str) -> tuple[str, ...]:
 
 def signal(output: str, known: Collection[str], new: Collection[str] = ()) -> Iterator[Line]:
     """The last lines without the noise that is known; `new`: noise that was found only now."""
-    known = {*known, *new}
+    known = {key for key in (*known, *new) if _KEY.fullmatch(key)}
     places = sorted({_places(key) for key in known}, key=lambda at: (-len(at[0]), at))
     for line in _lines(output):
         key = next((key for at, size in places if size == len(line) and (key := _key(at, line)) in known), "")
