@@ -75,5 +75,6 @@ async def test_a_change_is_named_by_one_process_without_the_notes_and_only_while
     names = [await workspace.change(one, two) for one, two in pairwise(commits)]
     assert len(git_calls()) == 3
     assert names[0] == names[1] != names[2]
-    repo.write("large.txt", "a line of a large file\n" * (MOST_NAMED // 20))
+    for name in ("one", "two"):
+        repo.write(f"{name}.txt", "a line of a large file\n" * (MOST_NAMED // 40))
     assert await workspace.change(commits[-1], repo.commit("large")) == ""

@@ -88,7 +88,7 @@ def _signed(sign: str, lines: Iterable[str]) -> list[str]:
 
 
 _STAMP = re.compile(
-    r"\b(?=[a-f-]*\d)[0-9a-f][0-9a-f-]{6,}\b|\d+(?:[-:/T]\d+)+(?:\.\d+)?|\d+(?:\.\d+){2,}|\d{6,}(?:\.\d+)?"
+    r"\b(?=[a-f-]*\d)[0-9a-f][0-9a-f-]{6,}\b(?:\.\d+)?|\d+(?:[-:/T]\d+)+(?:\.\d+)?|\d+(?:\.\d+){2,}|\d{6,}(?:\.\d+)?"
 )
 """A date, a time, a version or an id. A small number may be that of a chapter."""
 _LINE_WIDTH = 1000
