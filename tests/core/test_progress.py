@@ -17,7 +17,6 @@ from untildone.core.policy import Policy
 from untildone.core.progress import (
     Progress,
     curve,
-    failure_signature,
     looked,
     measured,
     patience,
@@ -395,13 +394,6 @@ def test_of_a_hidden_check_no_number_is_told() -> None:
     assert (score.point.failing, score.failures) == (None, (("pytest", 3),))
 
 
-def test_a_failure_keeps_its_name_while_only_values_change() -> None:
-    assert failure_signature(ERROR.format(1)) == failure_signature(ERROR.format(2))
-    assert failure_signature(SHELL.format(1)) == failure_signature(SHELL.format(2))
-    assert failure_signature("fetch: failed") != failure_signature("unpack: failed")
-    assert failure_signature("") == failure_signature("\n")
-
-
 def test_the_curve_is_one_line() -> None:
     def line(*says: Any) -> str:
         progress = Progress()
@@ -447,7 +439,7 @@ def test_a_long_run_remembers_no_more_than_a_short_one() -> None:
     story = Story(judged=True, policy=ENDLESS)
     story.stops(edits(f"step {'abcdefghij'[n % 10] * (n // 10 + 1)} failed" for n in range(600)))
     kept = story.state.progress
-    assert max(len(kept.trees), len(kept.signatures), len(kept.asked)) <= 256
+    assert max(len(kept.trees), len(kept.heard.wholes), len(kept.asked)) <= 256
     assert len(kept.curve) <= 20
 
 

@@ -108,3 +108,30 @@ async def test_the_same_question_twice_stops_the_run(rig: Rig) -> None:
     state, agent = await rig.run(itertools.repeat(asking), ENDLESS)
     assert (state.stop_reason, len(agent.orders)) == ("circuit_open", 2)
     assert "the same question was asked twice (Should I use SQLite or files?)" in state.stop_detail
+
+
+async def test_a_new_failure_is_run_again_and_what_then_differs_is_no_progress(rig: Rig) -> None:
+    noisy = 'echo "container $(od -An -N8 -tx1 /dev/urandom | tr -d "[:space:]0-9") says nothing"; exit 1'
+    state, _ = await rig.run((leaves(rig, 9) for _ in itertools.count()), ENDLESS, checks=(noisy,))
+    assert (state.stop_reason, state.attempts) == ("circuit_open", 6)
+    looks = [look.checks[0] for look in rig.seen(ev.IterationValidation)]
+    assert looks[0].noise
+    assert all(look.noise is None for look in looks[1:])
+
+
+async def test_a_number_in_words_of_its_own_is_progress(rig: Rig) -> None:
+    steps = [leaves(rig, n) for n in (9, 9, 8, 8, 8, 7, 7, 7, 6)]
+    check = 'echo "Not in upper case: $(cat left.txt) files"; exit 1'
+    state, _ = await rig.run(steps, Policy(max_runs=9), checks=(check,))
+    assert (state.stop_reason, state.progress.best_at) == ("max_runs_reached", 6)
+    assert [look.checks[0].noise for look in rig.seen(ev.IterationValidation)] == [(), ()]
+
+
+async def test_without_checks_a_log_that_only_grows_is_no_progress(rig: Rig) -> None:
+    def act(order: Order) -> Outcome:
+        with (rig.repo / "a.log").open("a") as log:
+            log.write(f"2026-11-19 17:{order.iteration_num:02}:00 nothing to tell\n")
+        return idle(f"worked {order.iteration_num}")
+
+    state, _ = await rig.run(itertools.repeat(act), ENDLESS)
+    assert (state.stop_reason, state.attempts) == ("circuit_open", 7)

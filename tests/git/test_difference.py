@@ -1,9 +1,11 @@
 """How two trees differ, as facts to tell."""
 
+from itertools import pairwise
+
 import pytest
 
 from untildone.core.diffs import FULL_CHARS, ChangedFile
-from untildone.git.difference import MOST_FILES
+from untildone.git.difference import MOST_FILES, MOST_NAMED
 
 pytestmark = pytest.mark.anyio
 
@@ -61,3 +63,18 @@ async def test_each_iteration_is_compared_with_the_one_before(repo, open_in, com
         settled = await workspace.settle(before, iteration_num=number, message="m")
         seen = await workspace.difference(settled.previous, settled.snapshot_commit)
         assert [file.file_path for file in seen.files] == [f"{number}.txt"]
+
+
+async def test_a_change_is_named_by_one_process_without_the_notes_and_only_while_it_is_small(repo, open_in, git_calls):
+    workspace, commits = await open_in(repo), [repo.git("rev-parse", "HEAD")]
+    for number, line in enumerate(["at 12:30:01 nothing\n", "at 12:31:59 nothing\n", "at 12:32:07 a page\n"]):
+        repo.write("log.txt", (repo.path / "log.txt").read_text() + line if number else line)
+        repo.write("SHARED_TASK_NOTES.md", f"other words {'x' * number}")
+        commits.append(repo.commit(line))
+    git_calls()
+    names = [await workspace.change(one, two) for one, two in pairwise(commits)]
+    assert len(git_calls()) == 3
+    assert names[0] == names[1] != names[2]
+    for name in ("one", "two"):
+        repo.write(f"{name}.txt", "a line of a large file\n" * (MOST_NAMED // 40))
+    assert await workspace.change(commits[-1], repo.commit("large")) == ""

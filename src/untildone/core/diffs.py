@@ -1,5 +1,7 @@
 """A unified diff as facts that can be told: counts, a beginning to look at, and the whole of it while it is small."""
 
+import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -83,3 +85,39 @@ def replaced(old: str, new: str) -> list[str]:
 
 def _signed(sign: str, lines: Iterable[str]) -> list[str]:
     return [sign + line for line in lines]
+
+
+_STAMP = re.compile(
+    r"\b(?=[a-f-]*\d)[0-9a-f][0-9a-f-]{6,}\b(?:\.\d+)?|\d+(?:[-:/T]\d+)+(?:\.\d+)?|\d+(?:\.\d+){2,}|\d{6,}(?:\.\d+)?"
+)
+"""A date, a time, a version or an id. A small number may be that of a chapter."""
+_LINE_WIDTH = 1000
+
+
+def change_name(diff: str) -> str:
+    """A name for what a diff without context adds, the same while only dates, times and ids differ.
+
+    Nor do other digits in a line that was there make another name. What is no text has the name of its content.
+    """
+    told = (part for file in re.split(r"^(?=diff --git )", diff, flags=re.MULTILINE) for part in _added(file))
+    return hashlib.sha256("\n".join(told).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _added(file: str) -> Iterable[str]:
+    head, _, body = file.partition("\n@@ ")
+    if not body:
+        return [file]
+    lines = [line[: _LINE_WIDTH + 1] for line in body.split("\n")[1:]]
+    added = [line[1:] for line in lines if line.startswith("+")]
+    removed = [line[1:] for line in lines if line.startswith("-")]
+    bare = {re.sub(r"[\d\s]", "", line) for line in removed}
+    kept = [without if (without := re.sub(r"[\d\s]", "", line)) in bare else _without_stamps(line) for line in added]
+    return [
+        _without_stamps(head.partition("\n")[0]),
+        *(f"+{line}" for line in kept if line),
+        *(removed if not added else ()),
+    ]
+
+
+def _without_stamps(line: str) -> str:
+    return "".join(_STAMP.sub("", line).split())

@@ -52,7 +52,8 @@ def committed(state: LoopState, event: ev.LandingCommitted, at: float) -> LoopSt
 
 
 def _placed(state: LoopState, event: ev.LandingCommitted | ev.LandingSnapshot, at: float) -> Progress:
-    return placed(state.progress, event.content, event.iteration_num, at, judged=has_judges(state.spec))
+    judged = has_judges(state.spec)
+    return placed(state.progress, event.content, event.iteration_num, at, judged=judged, change=event.change)
 
 
 def _branch_after(state: LoopState, event: ev.LandingCommitted) -> str | None:

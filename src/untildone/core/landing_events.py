@@ -40,6 +40,8 @@ class LandingCommitted(Event):
     by: Literal["loop", "agent"] = "loop"
     content: str = ""
     """The same for the same files, whichever commit holds them, the notes left out. Empty: not known."""
+    change: str = ""
+    """The same for changes that add the same lines, dates, times and ids aside. Empty: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,8 @@ class LandingSnapshot(Event):
     files: tuple[str, ...] = ()
     content: str = ""
     """The same for the same files, whichever commit holds them, the notes left out. Empty: not known."""
+    change: str = ""
+    """The same for changes that add the same lines, dates, times and ids aside. Empty: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,3 +159,5 @@ class CheckResult:
     """What to know about the place it ran in: folders it could write to that are not its own, files not to be had."""
     weaker: str = ""
     """Why it proves less than it could: it ran where more than the commit could be seen. "": it did not."""
+    noise: tuple[str, ...] | None = None
+    """Hashes of what its output changes from one run to the next on the same commit; None: it ran once."""

@@ -4,7 +4,6 @@ An edit is not progress. With checks, progress is a score that was never reached
 them pass, it is a tree that was never there before. Values only: each function gives a new `Progress`.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from dataclasses import replace
 from untildone.core.dataclass import dataclass
 from untildone.core.failing_tests import failing_tests
 from untildone.core.outcome import CheckResult
+from untildone.core.output_signal import NOTHING, Heard, Said, heard, learned, said, says_more
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line
 
@@ -23,6 +23,8 @@ CHEAP = 0.1
 """A look that takes at most this share of an iteration is taken after each iteration."""
 LOOK_EVERY = 3
 """A look that takes longer is taken after so many iterations."""
+AGAIN_AT_MOST = 300.0
+"""Seconds: a check that takes longer is not run again only to measure its noise."""
 _KEPT = 256
 _POINTS = 20
 _SHOWN = 12
@@ -46,8 +48,8 @@ class Score:
 
     failures: tuple[tuple[str, int], ...]
     """By check: how much of it fails. 0: it passes."""
-    signatures: tuple[str, ...]
-    """What the checks that count nothing fail with."""
+    said: tuple[Said, ...]
+    """What the checks fail with that count nothing, or only one."""
     point: Point
 
     @property
@@ -68,13 +70,16 @@ class Progress:
     """The most checks that passed in one look; -1: no look was taken yet."""
     best: tuple[tuple[str, int], ...] = ()
     """By check: the fewest failures so far."""
-    signatures: tuple[str, ...] = ()
+    heard: Heard = NOTHING
+    """What checks that count nothing said so far."""
     curve: tuple[Point, ...] = ()
     """The newest looks."""
 
     tree: str = START
     trees: tuple[str, ...] = (START,)
     """The contents of the tree that were there so far, the newest ones."""
+    changes: tuple[str, ...] = ()
+    """What changes added so far, the newest ones; dates, times and ids aside."""
     made: tuple[str, ...] | None = None
     """The contents that are new since an earlier one came back; None: none came back."""
     goes_round: bool = False
@@ -147,15 +152,17 @@ def ended(progress: Progress, iteration: Ended, at: float, *, judged: bool) -> P
     )
 
 
-def placed(progress: Progress, content: str, number: int, at: float, *, judged: bool) -> Progress:
-    """After the work of an iteration was committed or saved: what the tree holds now."""
+def placed(progress: Progress, content: str, number: int, at: float, *, judged: bool, change: str = "") -> Progress:
+    """After the work of an iteration was committed or saved: what the tree holds now, and what changed."""
     progress = replace(progress, unplaced=False, at=at)
     if content and content == progress.tree:
         return progress
     if not content or content not in progress.trees:
         new = replace(progress, tree=content or progress.tree, trees=_with(progress.trees, content))
         made = None if progress.made is None else _with(progress.made, content)
-        return _new_tree(replace(new, made=made), number, judged=judged)
+        new = replace(new, made=made, changes=_with(progress.changes, change))
+        # A line that is added again with another time, as in a log, brings nothing new.
+        return new if change in progress.changes else _new_tree(new, number, judged=judged)
     # A tree that was made since the last return is something gained: the next return is counted from there.
     again = progress.made is not None and content not in progress.made
     return replace(progress, tree=content, made=(), goes_round=progress.goes_round or again)
@@ -168,14 +175,14 @@ def looked(
     taken = replace(
         progress, unseen=False, since_look=0, at=at, look_seconds=progress.look_seconds if seconds is None else seconds
     )
-    score = measured(checks)
+    score = measured(checks, progress.heard)
     if score is None:
         return taken
     told = replace(
         taken,
         passed=max(taken.passed, score.passed),
         best=_best(dict(taken.best), score),
-        signatures=_with(taken.signatures, *score.signatures),
+        heard=heard(learned(taken.heard, checks), score.said),
         curve=(*taken.curve, score.point)[-_POINTS:],
         fresh=False,
     )
@@ -205,8 +212,8 @@ def _with(known: tuple[str, ...], *new: str) -> tuple[str, ...]:
 # --- the score -----------------------------------------------------------------------------------------------
 
 
-def measured(checks: Sequence[CheckResult]) -> Score | None:
-    """What a look says; None where no command was run."""
+def measured(checks: Sequence[CheckResult], heard_before: Heard = NOTHING) -> Score | None:
+    """What a look says, without the noise that is known by now; None where no command was run."""
     ran = [check for check in checks if check.command]
     if not ran:
         return None
@@ -223,21 +230,41 @@ def measured(checks: Sequence[CheckResult]) -> Score | None:
     )
     return Score(
         failures=tuple(counts.items()),
-        signatures=tuple(
-            f"{check.name}:{failure_signature(check.output_tail)}" for check in red if counts[check.name] == UNCOUNTED
-        ),
+        said=tuple(said(check, heard_before) for check in red if _hardly_counts(check, counts[check.name])),
         point=point,
     )
 
 
+def _hardly_counts(check: CheckResult, failures: int) -> bool:
+    """Whether it tells more than its count: that is missing, or it is of what stops at the first failure."""
+    return failures == UNCOUNTED or (failures == 1 and not failing_tests(check.output_tail))
+
+
 def is_better(progress: Progress, score: Score) -> bool:
     """Whether a look found what no look before it had found. The first look is where the run begins."""
+    return _counts_better(progress, score) or any(says_more(progress.heard, one) for one in _told(progress, score))
+
+
+def in_doubt(progress: Progress, checks: Sequence[CheckResult]) -> frozenset[str]:
+    """The checks that say something new in words or numbers, which may be noise: they are worth a second run."""
+    score = measured(checks, progress.heard)
+    if score is None or _counts_better(progress, score):
+        return frozenset()
+    new = {one.check for one in _told(progress, score) if says_more(progress.heard, replace(one, is_measured=True))}
+    return frozenset(c.name for c in checks if c.name in new and c.exit_code is not None and c.seconds <= AGAIN_AT_MOST)
+
+
+def _counts_better(progress: Progress, score: Score) -> bool:
     best = dict(progress.best)
-    return (
-        score.passed > progress.passed
-        or any(failures < best.get(name, UNCOUNTED + 1) for name, failures in score.failures)
-        or any(signature not in progress.signatures for signature in score.signatures)
+    return score.passed > progress.passed or any(
+        failures < best.get(name, UNCOUNTED + 1) for name, failures in score.failures
     )
+
+
+def _told(progress: Progress, score: Score) -> tuple[Said, ...]:
+    """What was said. While fewer checks pass than in the look before, no number is better."""
+    is_worse = bool(progress.curve) and score.passed < progress.curve[-1].passed
+    return tuple(replace(one, is_measured=False) for one in score.said) if is_worse else score.said
 
 
 def _best(best: dict[str, int], score: Score) -> tuple[tuple[str, int], ...]:
@@ -265,33 +292,6 @@ def _count(output: str) -> int:
         ):
             return min(counted, UNCOUNTED - 1)
     return len(names) or UNCOUNTED
-
-
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_QUOTES = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`")
-_SAYS_WHY = re.compile(
-    r"error|exception|fail|fatal|panic|not found|denied|undefined|cannot|unable|timed out|expected|missing|mismatch"
-)
-_LINES = 5
-_LISTED = 50
-
-
-def failure_signature(output: str) -> str:
-    """A name for a failure that stays the same while only numbers, paths, times, ids and quoted values change."""
-    if names := failing_tests(output):
-        told = sorted(f"{failing.file}::{failing.name}" for failing in names)
-    else:
-        lines = [line for line in _COLOUR.sub("", output).lower().splitlines() if line.strip()]
-        # Without words of failure each line may name one thing that is left.
-        told = [line for line in lines if _SAYS_WHY.search(line)][-_LINES:] or lines[-_LISTED:]
-        told = [_words(line) for line in told]
-    return hashlib.sha256("\n".join(told).encode("utf-8", "replace")).hexdigest()[:16]
-
-
-def _words(line: str) -> str:
-    """The words of a line that do not change from one run to the next."""
-    bare = _QUOTES.sub("", line[:1000])
-    return " ".join(word for word in bare.split() if not any(c.isdigit() or c in "/\\" for c in word))
 
 
 def _key(question: str) -> str:

@@ -36,10 +36,10 @@ async def settle_done(
     )
     if again and settled.message and message.startswith(settled.message.removesuffix("…")):
         settled = replace(settled, by="loop")  # not the agent's own commit: it has the words the loop would have used
-    content = await _content(settled, journal.state, parts)
+    names = await _names(settled, journal.state, parts)
     if settled.held is not None and not _within(tools, settled.switched_at):
         await journal.record(ev.LandingHeld(cause=settled.held.cause, said=settled.held.said))
-    if facts := _settled_facts(settled, closed.iteration_num, content, had_trouble=bool(journal.state.commit_trouble)):
+    if facts := _settled_facts(settled, closed.iteration_num, names, had_trouble=bool(journal.state.commit_trouble)):
         await journal.record(*facts)
     if settled.warning and not settled.left:
         await journal.tell(ev.ContinuousWarning(message=settled.warning))
@@ -51,9 +51,10 @@ def _within(spans: Spans, moment: float) -> bool:
     return any(began - _SLACK <= moment <= ended + _SLACK for began, ended in spans)
 
 
-def _settled_facts(settled: Settled, number: int, content: str, *, had_trouble: bool) -> list[Event]:
+def _settled_facts(settled: Settled, number: int, names: tuple[str, str], *, had_trouble: bool) -> list[Event]:
     """Where the work is now: in a commit, in a snapshot of its own, or left over."""
     facts: list[Event] = []
+    content, change = names
     if settled.commit is not None:
         facts.append(
             ev.LandingCommitted(
@@ -64,6 +65,7 @@ def _settled_facts(settled: Settled, number: int, content: str, *, had_trouble: 
                 message=settled.message,
                 by=settled.by,
                 content=content,
+                change=change,
             )
         )
     if settled.left or settled.elsewhere or (had_trouble and settled.commit is None):
@@ -77,18 +79,20 @@ def _settled_facts(settled: Settled, number: int, content: str, *, had_trouble: 
                 commit=settled.snapshot_commit,
                 head=settled.tree.head,
                 content=content,
+                change=change,
             )
         )
     return facts
 
 
-async def _content(settled: Settled, state: LoopState, parts: Parts) -> str:
-    """A name for what the whole tree holds now; empty if that is not known, which is no trouble."""
-    start, kept = state.arrival.start, settled.snapshot_commit
+async def _names(settled: Settled, state: LoopState, parts: Parts) -> tuple[str, str]:
+    """Names for what the whole tree holds now and for what changed; empty if not known, which is no trouble."""
+    start, before, kept = state.arrival.start, settled.previous, settled.snapshot_commit
     try:
-        return await parts.workspace.content(start, kept) if start and kept else ""
+        content = await parts.workspace.content(start, kept) if start and kept else ""
+        return content, await parts.workspace.change(before, kept) if before and kept else ""
     except WorkspaceError:
-        return ""
+        return "", ""
 
 
 async def _tell_changes(journal: Journal, parts: Parts, number: int, settled: Settled) -> None:

@@ -9,12 +9,15 @@ from untildone.git.status import readable
 
 MOST_BYTES = 4 << 20
 MOST_FILES = 200
+MOST_NAMED = 1 << 20
+"""Bytes of a change whose lines are compared with those of earlier changes."""
 
-_DIFF = (
-    "-c", "core.bigFileThreshold=1m", "-c", "core.quotePath=true", "diff", "--raw", "--numstat", "-p", "--no-renames",
-    "--no-color", "--no-ext-diff", "--no-textconv", "--no-relative", "--src-prefix=a/", "--dst-prefix=b/",
-    "--submodule=short",
+_PLAIN = (
+    "-c", "core.bigFileThreshold=1m", "-c", "core.quotePath=true", "diff", "-p", "--no-renames", "--no-color",
+    "--no-ext-diff", "--no-textconv", "--no-relative", "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short",
 )  # fmt: skip
+_DIFF = (*_PLAIN, "--raw", "--numstat")
+ADDED = (*_PLAIN, "--unified=0")
 _RAW = re.compile(rb":\d+ \d+ \S+ \S+ ([A-Z])\d*\t(.*)", re.DOTALL)
 _COUNTS = re.compile(rb"(\d+|-)\t(\d+|-)\t(.*)", re.DOTALL)
 

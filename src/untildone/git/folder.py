@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from untildone.core.base_judges import BaseJudges
-from untildone.core.diffs import Difference
+from untildone.core.diffs import Difference, change_name
 from untildone.core.findings import FileChange, Finding
 from untildone.core.policy import RunSpec
 from untildone.core.progress import START
 from untildone.git.bundle import PackedTree, pack_tree
 from untildone.git.changes import added_text, changed_files, further_judges, guarded_changes, read_files
-from untildone.git.difference import difference
+from untildone.git.difference import ADDED, MOST_NAMED, difference
 from untildone.git.leaks import committed_secrets
 from untildone.git.recombined import recombined
 from untildone.git.repository import Repository
@@ -67,9 +67,14 @@ class GitFolder:
 
     async def content(self, start: str, commit: str) -> str:
         """A name for the files of a commit: how they differ from those the run began with."""
-        notes = [] if self._notes is None else [f":(top,exclude,literal){os.fsdecode(self._notes)}"]
-        told = await self._repository.git("diff-tree", "-r", "-z", "--raw", "--no-renames", start, commit, "--", *notes)
+        differ = ("diff-tree", "-r", "-z", "--raw", "--no-renames")
+        told = await self._repository.git(*differ, start, commit, "--", *self._but_notes())
         return hashlib.sha256(told.out).hexdigest()[:16] if told.out else START
+
+    async def change(self, before: str, after: str) -> str:
+        """A name for what is added between two commits."""
+        told = await self._repository.git(*ADDED, before, after, "--", *self._but_notes(), most=MOST_NAMED)
+        return change_name(told.out.decode("utf-8", "replace")) if len(told.out) < MOST_NAMED else ""
 
     async def leaks(self, start: str, commit: str, waived: Sequence[str] = ()) -> list[Finding]:
         """Keys and tokens that commits since `start` added."""
@@ -93,6 +98,9 @@ class GitFolder:
             known=known,
             tells=tells,
         )
+
+    def _but_notes(self) -> list[str]:
+        return [] if self._notes is None else [f":(top,exclude,literal){os.fsdecode(self._notes)}"]
 
     async def _status(self) -> Status:
         answer = await self._repository.git(*STATUS)

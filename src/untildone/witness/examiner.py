@@ -13,6 +13,7 @@ from untildone.core.dataclass import dataclass
 from untildone.core.figures import count
 from untildone.core.findings import LentChange
 from untildone.core.outcome import CheckResult
+from untildone.core.output_signal import compared
 from untildone.core.printable import one_line
 from untildone.core.unprovable import SETUP
 from untildone.errors import CommitUnfit
@@ -243,7 +244,7 @@ class _Examination:
         if first.passed or first.exit_code is None or self._subject.tries == "one":
             return first
         second = await self._run(check, place)
-        return replace(second, flaky=True) if second.passed else first
+        return replace(second, flaky=True) if second.passed else compared(first, second)
 
     async def _again_and_again(self, check: CheckSpec, place: _Place) -> CheckResult:
         for _ in range(BELIEVED_AFTER):
