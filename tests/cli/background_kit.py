@@ -116,7 +116,7 @@ class Background:
         child = subprocess.Popen(
             [sys.executable, "-m", "untildone", *args],
             cwd=self.project,
-            env=dict(os.environ),
+            env={**os.environ, "ANTHROPIC_API_KEY": "none"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

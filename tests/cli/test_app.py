@@ -37,7 +37,7 @@ def test_help_says_what_is_typed(say: Say) -> None:
     text = " ".join(say("run", "-h").out.split())
     assert "a number alone is minutes" in text
     assert "scripted" not in text
-    assert "[Read, Glob, Grep, Edit, Write, Bash(ls:*)," in text
+    assert "[Read, Glob, Grep, Bash, Edit(./**), Edit(//tmp/**)]" in text
     assert "[512M]" in text
 
 

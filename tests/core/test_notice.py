@@ -64,7 +64,7 @@ DISK = ev.ResourcesSeen(disk_low=True, disk_free=100 << 20, detail="/w has 100 M
         ([suspended("outage", "529 overloaded")], "stopped", "it: stopped: rate limits", "529 overloaded"),
         ([suspended("blocked", "no database")], "needs_you", "it: needs you: the agent reported", "no database"),
         ([suspended("permission_denied", "denied: Bash(rm)")], "needs_you", "it: needs you", "denied: Bash(rm)"),
-        ([suspended("authentication")], "needs_you", "it: needs you: the login or key was refused", "log in"),
+        ([suspended("authentication")], "needs_you", "it: needs you: the login or key was refused", "untildone login"),
         ([suspended("billing")], "needs_you", "it: needs you: the account has no credit", "Add credit"),
         ([WAITING], "waiting", "it: waiting for the usage limit until", "goes on by itself"),
         ([BUDGET], "budget", "it: 82 % of max_cost_usd is used", "$4.10 of $5.00."),

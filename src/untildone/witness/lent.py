@@ -99,7 +99,7 @@ def watched(env: Mapping[str, str], tree: Path) -> list[str]:
     ]
     active = env.get("VIRTUAL_ENV", "")
     roots = [*found, *(Path(env[name]) for name in ("CARGO_HOME", "GOPATH") if env.get(name, "").startswith("/"))]
-    stores = [str(root / store) for root in roots for store in _STORES if (root / store).is_dir()]
+    stores = [str(root / store) for root in roots for store in _STORES if os.path.isdir(root / store)]  # noqa: PTH112
     modules = env.get("GOMODCACHE", "")
     stores += [modules] if modules.endswith(_STORES) else []
     return list(dict.fromkeys([*([active] if active.startswith("/") else []), *inside, *stores]))

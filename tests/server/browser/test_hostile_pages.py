@@ -169,7 +169,7 @@ def test_whoever_gets_the_cookie_on_another_port_cannot_steer(server: Served, vi
     assert server.run(server.archive.orders.take("victim")) == []
     # Whoever logged in still steers.
     assert is_logged_in(page, server)
-    assert page.evaluate(STEERING) == 202
+    assert page.evaluate(STEERING) == 200
     assert [one.content for one in server.run(server.archive.orders.take("victim"))] == ["mine"]
     page.close()
 
