@@ -50,7 +50,7 @@ STORY = Scenario(
         Reply(text=working("The second one is THE-SECOND-WORD."), input_tokens=4000),
         bash(GATE, input_tokens=5000),
         Reply(text=finished("All is there."), input_tokens=6000),
-        Reply(text=finished("Still all there."), input_tokens=7000),
+        Reply(text=finished("Everything is there."), input_tokens=7000),
     ),
 )
 
@@ -207,7 +207,7 @@ HALF_DONE = Scenario(
         bash(GATE, input_tokens=4000),
         bash("ls -A; cat half/done.txt", input_tokens=5000),
         Reply(text=finished("All is there."), input_tokens=6000),
-        Reply(text=finished("Still all there."), input_tokens=7000),
+        Reply(text=finished("Everything is there."), input_tokens=7000),
     ),
 )
 
