@@ -285,6 +285,13 @@ def test_what_was_changed_besides_the_work(
     assert list(found.others) == others
 
 
+def test_a_file_that_a_check_names_is_the_work() -> None:
+    contract = Contract(checks=commands("test -e done.flag"))
+    assert without_the_work([added("done.flag"), added("other.flag")], BaseJudges(), contract, "").others == (
+        "other.flag",
+    )
+
+
 def test_what_made_a_check_pass_is_named() -> None:
     assert not_needed(["make"], [f"{n}.mk" for n in range(7)]) == [
         "make passes as well without the changes to the code: 0.mk, 1.mk, 2.mk, 3.mk, 4.mk and 2 more made it pass"

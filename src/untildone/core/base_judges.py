@@ -209,7 +209,8 @@ _ASKS_FOR_TESTS = re.compile(r"\bcover|\b(?:add|write|more|new|missing)\b[^.;\n]
 def without_the_work(
     changed: Sequence[FileChange], base: BaseJudges, contract: Contract, goal: str, waived: Sequence[str] = ()
 ) -> WithoutTheWork:
-    """Part what was changed into the work and the rest. Product code is the work, and so is what the goal names."""
+    """Part what was changed into the work and the rest. Product code is the work, and what the goal or a check names."""
+    asked = "\n".join((goal, *(check.command for check in contract.checks)))
     work: list[FileChange] = []
     others: list[str] = []
     handled = {*base.restored, *base.removed}
@@ -217,7 +218,7 @@ def without_the_work(
         judged = judge_of(change.path)
         if change.path in handled:
             continue
-        if is_waived(change.path, waived) or _is_named(change.path, goal):
+        if is_waived(change.path, waived) or _is_named(change.path, asked):
             work.append(change)
         elif judged is not None and judged.judge == "test":
             others += [change.path] if change.status == "added" and not _ASKS_FOR_TESTS.search(goal) else []
@@ -236,9 +237,9 @@ def without_the_work(
     )
 
 
-def _is_named(path: str, goal: str) -> bool:
+def _is_named(path: str, text: str) -> bool:
     name = re.escape(path.rpartition("/")[2])
-    return re.search(rf"(?<![\w.-]){name}(?![\w-])", goal) is not None
+    return re.search(rf"(?<![\w.-]){name}(?![\w-])", text) is not None
 
 
 def not_needed(checks: Sequence[str], others: Sequence[str]) -> list[str]:
