@@ -209,8 +209,12 @@ _ASKS_FOR_TESTS = re.compile(r"\bcover|\b(?:add|write|more|new|missing)\b[^.;\n]
 def without_the_work(
     changed: Sequence[FileChange], base: BaseJudges, contract: Contract, goal: str, waived: Sequence[str] = ()
 ) -> WithoutTheWork:
-    """Part what was changed into the work and the rest. Product code is the work, and what the goal or a check names."""
-    asked = "\n".join((goal, *(check.command for check in contract.checks)))
+    """Part what was changed into the work and the rest.
+
+    Product code is the work, and so is what the goal names. What a check names is what it looks at, unless it is a
+    switch.
+    """
+    looked_at = "\n".join(check.command for check in contract.checks)
     work: list[FileChange] = []
     others: list[str] = []
     handled = {*base.restored, *base.removed}
@@ -218,7 +222,8 @@ def without_the_work(
         judged = judge_of(change.path)
         if change.path in handled:
             continue
-        if is_waived(change.path, waived) or _is_named(change.path, asked):
+        is_looked_at = _is_named(change.path, looked_at) and not is_switch(change.path)
+        if is_waived(change.path, waived) or _is_named(change.path, goal) or is_looked_at:
             work.append(change)
         elif judged is not None and judged.judge == "test":
             others += [change.path] if change.status == "added" and not _ASKS_FOR_TESTS.search(goal) else []
