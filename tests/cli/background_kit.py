@@ -60,6 +60,13 @@ def eventually(holds: Callable[[], Any], what: str = "it") -> Any:
     return found
 
 
+def claude_that(program: Path, does: str) -> Path:
+    """A program in place of Claude, which has a login: asked for that, it answers at once."""
+    program.write_text(f"#!/bin/sh\n[ \"$1\" = auth ] && exec echo '{{\"loggedIn\": true}}'\n{does}\n")
+    program.chmod(0o755)
+    return program
+
+
 @contextlib.contextmanager
 def reaping() -> Iterator[None]:
     """Wait for the processes that the product leaves to themselves, once they are to end.
@@ -89,12 +96,11 @@ class Background:
         self.calls = tmp / "calls"
         self.gate = tmp / "gate"
         self.gate.touch()
-        program = tmp / "claude"
-        program.write_text(
-            f"#!/bin/sh\npwd >> '{self.calls}'\nwhile [ -e '{self.gate}' ]; do sleep 0.05; done\n"
-            f"cat <<'END'\n{json.dumps(SAID)}\n{json.dumps(RESULT)}\nEND\n"
+        program = claude_that(
+            tmp / "claude",
+            f"pwd >> '{self.calls}'\nwhile [ -e '{self.gate}' ]; do sleep 0.05; done\n"
+            f"cat <<'END'\n{json.dumps(SAID)}\n{json.dumps(RESULT)}\nEND",
         )
-        program.chmod(0o755)
         self.flags = ("--agent", "claude_cli", "--claude", str(program), "--check", "true", "-m", "9")
 
     def let_go(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cli.background_kit import claude_that
 from cli.cli_kit import Runs
 from untildone.core.events import ContinuousSuspended, StopRequested
 
@@ -22,9 +23,7 @@ PATIENCE = 60.0
 @pytest.fixture
 def argv(tmp_path: Path, runs: Runs, project: Path) -> list[str]:
     """A run whose agent never says a word."""
-    program = tmp_path / "claude"
-    program.write_text("#!/bin/sh\nexec sleep 300\n")
-    program.chmod(0o755)
+    program = claude_that(tmp_path / "claude", "exec sleep 300")
     command = [sys.executable, "-m", "untildone", "run", "x", "--name", "night", "-m", "3"]
     return [*command, "--agent", "claude_cli", "--claude", str(program)]
 

@@ -23,6 +23,7 @@ from untildone.core.state import LoopState
 
 Steps = Iterable[Outcome | Act | Step]
 FILES = {"a.txt": "a\n"}
+_IN_LETTERS = str.maketrans("0123456789", "abcdefghij")
 
 
 class FastClock:
@@ -135,10 +136,10 @@ def writes(path: Path, text: str, outcome: Outcome | None = None) -> Act:
 
 
 def counting(path: Path) -> Callable[[Order], Outcome]:
-    """Changes a file in every iteration, so that it counts as work."""
+    """Changes a file in every iteration, so that it counts as work: other digits in the same line would not."""
 
     def act(order: Order) -> Outcome:
-        path.write_text(f"{order.iteration_num}\n")
+        path.write_text(str(order.iteration_num).translate(_IN_LETTERS) + "\n")
         return idle("worked")
 
     return act
