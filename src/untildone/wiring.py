@@ -238,7 +238,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
     if not os.path.isdir(spec.cwd):  # noqa: PTH112 - one stat, and pathlib is frowned upon in coroutines
         raise ConfigError(f"{spec.cwd} is not a folder: give an existing one with --cwd")
     await _refuse_unusable(spec.contract)
-    spawner = HostSpawner(around.state_dir / LAST_WORDS)
+    spawner = HostSpawner(around.state_dir / LAST_WORDS, mark=f"{STORE_MARKER}={_place(around)}")
     marks = {CHECK_MARKER: run_id, STORE_MARKER: _place(around)}
     guard, withheld = tuple(behind_guard(whole_tree=True)), login_names(spec) | {config.SERVER_TOKEN}
     of_git = GitKeeping(marks=tuple(marks.items()), behind=guard, withheld=withheld)

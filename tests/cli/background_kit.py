@@ -62,7 +62,7 @@ def eventually(holds: Callable[[], Any], what: str = "it") -> Any:
 
 def claude_that(program: Path, does: str) -> Path:
     """A program in place of Claude, which has a login: asked for that, it answers at once."""
-    program.write_text(f"#!/bin/sh\n[ \"$1\" = auth ] && exec echo '{{\"loggedIn\": true}}'\n{does}\n")
+    program.write_text(f'#!/bin/sh\n[ "$1" = auth ] && exec echo \'{{"loggedIn": true}}\'\n{does}\n')
     program.chmod(0o755)
     return program
 

@@ -16,6 +16,7 @@ from typing import Literal
 from crash.laborer import WORK, Critic, Laborer
 from crash.points import LONG_NAP, Boundaries, Points, pointed_clock, pointed_log, pointed_parts, pointed_spawner
 from untildone import wiring
+from untildone.agents.environment import STORE_MARKER
 from untildone.core.contract import Contract, commands
 from untildone.core.policy import AgentOptions, Landing, Policy, Review, RunSpec, Tending
 from untildone.engine.journal import load_state
@@ -106,7 +107,7 @@ def with_laborer(around: wiring.Surroundings, job: Job, spawner: Spawner) -> wir
         books=job.stage / "books.jsonl",
         config_dir=job.stage / "claude",
         spawner=spawner,
-        env={**around.env, MARKER: job.run_id},
+        env={**around.env, MARKER: job.run_id, STORE_MARKER: str(job.stage / "state")},
         misdeed=job.misdeed,
         work=job.work,
     )

@@ -319,6 +319,8 @@ async def test_sweep_ends_the_orphans_of_this_run_and_spares_others(token: str, 
         assert HostSpawner().sweep(RUN) == 1
         assert (living(mine), len(living(other))) == ([], 1)
         assert HostSpawner().sweep(RUN) == 0
+        # The same run in another store, such as a copy, is somebody else's.
+        assert HostSpawner(mark="UNTILDONE_STORE=/elsewhere").sweep(f"{RUN}b") == 0
     finally:
         assert HostSpawner().sweep(f"{RUN}b") == 1
     assert living(other) == []

@@ -161,9 +161,13 @@ class HostSpawner:
     `spawn` on the event loop of a thread that lives as long as the program shall.
     """
 
-    def __init__(self, last_words: Path | None = None) -> None:
-        """`last_words` is where a guard keeps what the programs of a run said last, should the loop die."""
+    def __init__(self, last_words: Path | None = None, *, mark: str = "") -> None:
+        """`last_words` is where a guard keeps what the programs of a run said last, should the loop die.
+
+        `mark`, as NAME=VALUE: only processes with it in their environment are ours, whatever run they name.
+        """
         self._last_words = last_words
+        self._mark = mark
         self._living: WeakSet[HostProcess] = WeakSet()
         self._working: list[HostProcess] = []
         """Those that were started since the programs last rested: how they ended may be asked when they are gone."""
@@ -230,9 +234,10 @@ class HostSpawner:
     def sweep(self, run_id: str) -> int:
         """End every process that carries a marker of this run; returns how many."""
         spared = _self_and_ancestors()
-        marked = _marked(run_id) - spared
+        ours = (f"{MARKER}={run_id}", f"{CHECK_MARKER}={run_id}")
+        marked = _marked(ours, self._mark) - spared
         _wait_for_guards(marked)
-        return _end(run_id, (MARKER, CHECK_MARKER), spared, ended=marked)
+        return _end(ours, self._mark, spared, ended=marked)
 
     def end_leftovers(self, run_id: str) -> int:
         """End what programs of this run left running in the background; returns how many processes.
@@ -240,23 +245,23 @@ class HostSpawner:
         The programs themselves go on, unless they wait for what is ended: hearing of it would wake them.
         """
         spared = _self_and_ancestors().union(*(process.at_rest() for process in self._living))
-        return _end(run_id, (MARKER,), spared)
+        return _end((f"{MARKER}={run_id}",), self._mark, spared)
 
 
-def _end(run_id: str, markers: Sequence[str], spared: set[int], ended: Collection[int] = ()) -> int:
-    """End all processes with these markers; `ended`: those that were there and may have ended by now."""
+def _end(marks: Sequence[str], common: str, spared: set[int], ended: Collection[int] = ()) -> int:
+    """End all processes with one of these marks; `ended`: those that were there and may have ended by now."""
     ended = set(ended)
     for number in (signal.SIGTERM, signal.SIGKILL):
         give_up = time.monotonic() + SWEEP_GRACE
         signalled: set[int] = set()
-        while (marked := _marked(run_id, markers) - spared) and time.monotonic() < give_up:
+        while (marked := _marked(marks, common) - spared) and time.monotonic() < give_up:
             for pid in marked - signalled:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
             signalled |= marked
             ended |= marked
             time.sleep(0.02)
-    return len(ended - _marked(run_id, markers))
+    return len(ended - _marked(marks, common))
 
 
 class _Output:
@@ -307,13 +312,16 @@ def _is_guard(pid: int) -> bool:
     return False
 
 
-def _marked(run_id: str, markers: Sequence[str] = (MARKER, CHECK_MARKER)) -> set[int]:
-    """Our user's processes that carry the marker. A zombie has no environment any more."""
-    wanted = {f"{marker}={run_id}".encode() for marker in markers}
+def _marked(marks: Sequence[str], common: str) -> set[int]:
+    """Our user's processes that carry one of the marks and the common one. A zombie has no environment any more."""
+    wanted, needed = {os.fsencode(mark) for mark in marks}, {os.fsencode(common)} if common else set()
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if folder.stat().st_uid == os.getuid() and wanted & set((folder / "environ").read_bytes().split(b"\0")):
+            if folder.stat().st_uid != os.getuid():
+                continue
+            carried = set((folder / "environ").read_bytes().split(b"\0"))
+            if wanted & carried and needed <= carried:
                 found.add(int(folder.name))
     return found
 
