@@ -3,14 +3,14 @@
 import itertools
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["leaks", "postgres_kit", "repositories"]
+pytest_plugins = ["archives", "leaks", "postgres_kit", "repositories"]
 
-_HOMES = itertools.count()
 _WANTED = "UNTILDONE_SCREENSHOTS"
 """Asks for the pictures of the documentation: no setting of the product."""
 
@@ -38,10 +38,23 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Most tests leave theirs empty: then it is the next test's as well."""
+
+    def empty_ones() -> Iterator[Path]:
+        for number in itertools.count():
+            home = tmp_path_factory.getbasetemp() / "homes" / str(number)
+            home.mkdir(parents=True)
+            while not any(home.iterdir()):
+                yield home
+
+    return empty_ones()
+
+
 @pytest.fixture(autouse=True)
-def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    home: Path = tmp_path_factory.getbasetemp() / "homes" / str(next(_HOMES))
-    home.mkdir(parents=True)
+def _own_home(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    home = next(_homes)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))

@@ -94,6 +94,7 @@ _LEAKS = Leaks()
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until the tests are collected: what is made until then stays
     config.pluginmanager.register(_LEAKS, "leaks-of-fixtures")
     supervised = f"popen//python={shlex.join([sys.executable, str(SUPERVISE)])}"
     if getattr(config.option, "tx", None):
@@ -109,6 +110,7 @@ def collect_garbage() -> None:
 
 def pytest_collection_finish() -> None:
     collect_garbage()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from archives import new_archive
 from cli.background_kit import Background, reaping
 from cli.cli_kit import Runs, Said, Say
 from cli.far_kit import Elsewhere
@@ -53,7 +54,7 @@ def background(tmp_path: Path, project: Path, store: Path) -> Iterator[Backgroun
 @pytest.fixture(scope="session")
 def far_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
-    server = Server(folder, f"sqlite:///{folder}/archive.db")
+    server = Server(folder, new_archive(folder))
     server.start()
     yield server
     server.end()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from archives import new_archive
 from crash.crash_kit import KILLED, TESTS, naming
 from crash.points import kind_of
 from e2e.worker_kit import Server
@@ -24,7 +25,7 @@ MERGE_STEPS = ("append landing.begun", "lander merge", "append landing.merged")
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
-    server = Server(folder, f"sqlite:///{folder}/archive.db")
+    server = Server(folder, new_archive(folder))
     server.start()
     yield server
     server.end()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from archives import new_archive
 from e2e.kit import Stage, finished, staged, working
 from e2e.worker_kit import Server, until
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
@@ -30,7 +31,7 @@ def any_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Serve
         return
     folder = tmp_path / "server"
     folder.mkdir()
-    server = Server(folder, f"sqlite:///{folder}/archive.db")
+    server = Server(folder, new_archive(folder))
     server.start()
     yield server
     server.end()

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from archives import new_archive
 from core.run_kit import START
 from untildone.core import codec
 from untildone.core.codec import encode, event_kind, event_type, event_version
@@ -27,7 +28,7 @@ class HandClock:
 
 @asynccontextmanager
 async def archive_in(folder: Path) -> AsyncIterator[Archive]:
-    archive = await open_archive(f"sqlite:///{folder / 'server.db'}")
+    archive = await open_archive(new_archive(folder))
     try:
         yield archive
     finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from archives import new_archive
 from postgres_kit import Postgres
 from untildone.server.archive.opening import open_archive
 from untildone.server.archive.port import Archive
@@ -30,7 +31,7 @@ def postgres_url(tables_url: str) -> str:
 @pytest.fixture(params=["sqlite", "postgres"])
 def archive_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'server.db'}"
+        return new_archive(tmp_path)
     url: str = request.getfixturevalue("postgres_url")
     return url
 

@@ -13,6 +13,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+from archives import new_archive
 from untildone.engine.clock import SystemClock
 from untildone.server.access import Door
 from untildone.server.archive.opening import open_archive
@@ -177,7 +178,7 @@ def served(folder: Path, **settings: Any) -> Iterator[Served]:
     up = threading.Event()
 
     async def serve() -> None:
-        given = ServerSettings(database=f"sqlite:///{folder / 'server.db'}", port=0, local=False, **settings)
+        given = ServerSettings(database=new_archive(folder), port=0, local=False, **settings)
         archive = await open_archive(given.database)
         clock = SystemClock()
         fanout = Fanout(archive)

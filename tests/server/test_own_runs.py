@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from archives import new_archive
 from engine.rig import Rig, counting, idle
 from untildone.agents.scripted import Step
 from untildone.core.codec import encode
@@ -31,7 +32,7 @@ async def shown(context: Context, run_id: str, holds: Callable[[RunEntry], bool]
 
 async def test_a_run_is_seen_told_something_and_stopped(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    settings = ServerSettings(database=f"sqlite:///{tmp_path / 'server.db'}")
+    settings = ServerSettings(database=new_archive(tmp_path))
     steps = [Step(outcome=counting(rig.repo / "a.txt"), delay=0.1)] * 200 + [idle()]
     async with open_server(settings, tmp_path / "state", clock=rig.clock) as server:
         context = server.context
@@ -56,7 +57,7 @@ async def test_a_run_is_seen_told_something_and_stopped(tmp_path: Path) -> None:
 
 async def test_a_server_that_comes_and_goes_has_each_event_once(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    settings = ServerSettings(database=f"sqlite:///{tmp_path / 'server.db'}")
+    settings = ServerSettings(database=new_archive(tmp_path))
     run = asyncio.create_task(rig.run([Step(outcome=counting(rig.repo / "a.txt"), delay=0.02)] * 200))
     for _ in range(4):
         async with open_server(settings, tmp_path / "state", clock=rig.clock):

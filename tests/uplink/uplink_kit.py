@@ -15,6 +15,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import Self
 
+from archives import new_archive
 from untildone.core.events import ContinuousWarning, Event, LimitsChanged, Record
 from untildone.core.outcome import Order as AgentOrder
 from untildone.core.outcome import Outcome
@@ -196,7 +197,7 @@ class RealServer:
         """The same without a loop."""
         serve = ("-m", "untildone", "serve", "--port", str(self.port), "--no-local")
         self.process = subprocess.Popen(
-            [sys.executable, *serve, "--database", f"sqlite:///{self.database}"],
+            [sys.executable, *serve, "--database", new_archive(self.home)],
             env=os.environ | {"HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state")},
             stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL,
         )  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from archives import new_archive
 from untildone.core.events import Event, Record
 from untildone.core.wire import batch
 
@@ -35,7 +36,7 @@ class Stage:
         self.folder = folder
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.database = f"sqlite:///{folder / 'server.db'}"
+        self.database = new_archive(folder)
         self.env = {
             "PATH": os.environ["PATH"], "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"),
             "UNTILDONE_SERVE_DATABASE": self.database, "UNTILDONE_SERVE_PORT": str(self.port),
