@@ -1,7 +1,8 @@
 """What an agent hears of limits, what it must not take for one, and who takes over."""
 
 import shutil
-from collections.abc import Awaitable, Callable
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -184,12 +185,19 @@ def require_bubblewrap() -> None:
     assert not missing, f"{missing} missing: apt-get install -y bubblewrap socat"
 
 
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """Claude Code's own sandbox has a /dev of its own, and the temporary files of these tests may lie there."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
 @pytest.mark.claude
 @pytest.mark.anyio
-async def test_the_sandbox_keeps_commands_in_the_folder_and_the_store_out_of_reach(tmp_path: Path) -> None:
+async def test_the_sandbox_keeps_commands_in_the_folder_and_the_store_out_of_reach(on_disk: Path) -> None:
     require_bubblewrap()
-    outside = tmp_path / "outside.txt"
-    store = tmp_path / "state"
+    outside = on_disk / "outside.txt"
+    store = on_disk / "state"
     store.mkdir()
     key = store / "seal.key"
     key.write_text("the-key-itself")
@@ -201,7 +209,7 @@ async def test_the_sandbox_keeps_commands_in_the_folder_and_the_store_out_of_rea
         DONE,
     )
     options = AgentOptions(skip_permissions=True, sandbox="claude")
-    async with staged(tmp_path, *replies, options=options, env={"UNTILDONE_STORE": str(store)}) as stage:
+    async with staged(on_disk, *replies, options=options, env={"UNTILDONE_STORE": str(store)}) as stage:
         assert (await stage.iterate()).failure is None
         results = [event for event in stage.told if isinstance(event, AgentToolResult)]
         assert len(results) == 4

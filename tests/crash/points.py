@@ -13,7 +13,19 @@ from untildone.core.contract import CheckSpec
 from untildone.core.events import Event, Record
 from untildone.core.outcome import CheckResult, Order, Outcome
 from untildone.engine.parts import Parts
-from untildone.ports import Clock, EventLog, Lease, Prepared, Process, Resumption, Settled, Spawner, Tell, TreeState
+from untildone.ports import (
+    Clock,
+    EventLog,
+    Lease,
+    Prepared,
+    Process,
+    Resumption,
+    Settled,
+    Sight,
+    Spawner,
+    Tell,
+    TreeState,
+)
 from untildone.ports.delivery import Landed, NotLanded, Subject, Verifier
 
 LONG_NAP = 1.0
@@ -185,6 +197,11 @@ class PointedWorkspace(_Port):
         with self._points.around("observe"):
             tree: TreeState = await self._real.observe()
             return tree
+
+    async def look(self) -> Sight:
+        with self._points.around("look"):
+            sight: Sight = await self._real.look()
+            return sight
 
     async def settle(self, before: TreeState, **how: Any) -> Settled:
         with self._points.around("settle"):

@@ -16,8 +16,8 @@ PARTS = 8
 """Pieces of the whole suite, so that several processes can share it."""
 
 BOUNDARIES = (
-    "acquire", "release", "save_snapshot", "prepare", "begin_iteration", "observe", "settle", "check", "usher", "spawn",
-    "sweep", "sleep", "iterate", "close",
+    "acquire", "release", "save_snapshot", "prepare", "begin_iteration", "observe", "look", "settle", "check", "usher",
+    "spawn", "sweep", "sleep", "iterate", "close",
     "tell agent.started", "tell agent.session", "tell agent.reply_started", "tell agent.reply",
     "tell agent.assistant_message",
     "append trace", "append continuous.started+continuous.resumed+landing.prepared", "append continuous.baseline",

@@ -31,13 +31,13 @@ async def test_nothing_is_committed_on_the_base_and_the_way_back_counts(repo, op
         "nothing is committed before `git switch untildone/tidy-up`"
     )
     assert (astray.commit, astray.elsewhere, astray.left) == (None, line, ("f2",))
-    assert await workspace.elsewhere() == line
+    assert (await workspace.look()).elsewhere == line
     assert repo.git("rev-parse", "main") == base
     assert repo.git("show", "-s", "--format=%P", astray.snapshot) == first.commit, "the run's branch, not the base"
     back = await work(repo, workspace, 3, after=lambda: repo.git("switch", "-q", "untildone/tidy-up"))
     assert (back.elsewhere, back.by) == ("", "loop")
     assert repo.git("show", "--format=%P", "--name-only", "untildone/tidy-up").split() == [first.commit, "f2", "f3"]
-    assert await workspace.elsewhere() == ""
+    assert (await workspace.look()).elsewhere == ""
 
 
 async def test_what_the_agent_commits_on_the_base_is_not_the_runs(repo, open_in):
@@ -95,6 +95,6 @@ async def test_no_branch_for_an_iteration_is_begun_on_a_strange_one(repo, open_i
     await work(repo, workspace, 1)
     repo.git("switch", "-q", "work")
     assert await workspace.begin_iteration(2) is None
-    assert f"commits go to branch {first}" in await workspace.elsewhere()
+    assert f"commits go to branch {first}" in (await workspace.look()).elsewhere
     place = await (await open_in(repo, branch_per="iteration")).prepare(Resumption(branch=first, base="main"))
     assert place.branch == first

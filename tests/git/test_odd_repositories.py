@@ -299,7 +299,7 @@ async def run(project, open_in, folder, **spec) -> None:
         await workspace.begin_iteration(number)
         before = await workspace.observe()
         (folder / "agents").write_text(f"{number}\n")
-        await workspace.subject()
+        await workspace.look()
         settled = await workspace.settle(before, iteration_num=number, message="m")
         assert (settled.snapshot, settled.warning) == (f"refs/untildone/r1/{number}", "")
         await workspace.snapshot(iteration_num=number, reason="a fault")

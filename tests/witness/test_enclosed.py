@@ -255,7 +255,7 @@ async def test_a_plain_folder_and_a_copy_of_the_tree_are_enclosed_too(
     (plain / "sub").mkdir(parents=True)
     (plain / "a").write_text("one\n")
     examiner = await stage.examiner(cwd=str(plain))
-    commit = await stage.workspaces[-1].subject()
+    commit = (await stage.workspaces[-1].look()).commit
     (plain / "a").write_text("two\n")
     (result,) = await examiner.examine(
         Subject(commit=commit, room="clean"), [CheckSpec(name="c", command="pwd; cat a; ls -A")]

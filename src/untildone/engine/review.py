@@ -23,8 +23,9 @@ async def review(journal: Journal, parts: Parts, order: Iterate) -> None:
     """Have the work reviewed and write down the verdict. The user's own commands are not run around it."""
     if parts.reviewer is None:
         raise AgentError("the work is to be reviewed and there is no reviewer: give one, or turn --review off")
-    before = await parts.workspace.observe()
-    prompt = build_review(journal.state, order, await _work(journal.state, parts))
+    sight = await parts.workspace.look()
+    before = sight.tree
+    prompt = build_review(journal.state, order, await _work(journal.state, parts, sight.commit))
     if not await may_begin(journal):
         return
     await journal.record(intent(journal.state, order, prompt, before, parts.clock.now()))
@@ -53,8 +54,8 @@ def _of_what_is_there(closed: Closed, before: TreeState, after: TreeState, *, co
     return replace(closed, verdict=ReviewVerdict(approved=False, findings=said + closed.verdict.findings))
 
 
-async def _work(state: LoopState, parts: Parts) -> Work:
-    start, commit = state.arrival.start, await parts.workspace.subject()
+async def _work(state: LoopState, parts: Parts, commit: str | None) -> Work:
+    start = state.arrival.start
     return Work(start=start, commit=commit, difference=await _difference(parts, start, commit))
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from untildone.core import events as ev
 from untildone.core import fail_to_pass
 from untildone.core.base_judges import BaseJudges
-from untildone.core.contract import FAIL_TO_PASS, CheckSpec
+from untildone.core.contract import FAIL_TO_PASS, CheckSpec, Contract
 from untildone.core.decide import Verify
 from untildone.core.findings import FileChange
 from untildone.core.outcome import CheckResult
@@ -33,6 +34,7 @@ from untildone.engine.narrate import narrating
 from untildone.engine.parts import Parts
 from untildone.engine.watch import unless
 from untildone.errors import WorkspaceError
+from untildone.ports import Sight
 from untildone.ports.delivery import Progress, Subject
 
 BASELINE = "running the checks once before any work, to know what already fails (--no-baseline skips this)"
@@ -100,10 +102,11 @@ async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
     with narrating(journal) as progress:
         look = _examine_the_newest if claim.claimed else glance
         looking = look(journal.state, parts, progress)
-        seen = await unless(journal, parts.clock, looking, lambda: journal.state.stop is not None)
-    if seen is None:
+        found = await unless(journal, parts.clock, looking, lambda: journal.state.stop is not None)
+    if found is None:
         return
-    if claim.claimed and (tip := await _moved_on(seen, journal.state, parts)) is not None:
+    seen, tip = found
+    if tip is not None:
         told = f"{seen.branch or 'HEAD'} moved on to {tip[:10]} while the checks ran on {(seen.commit or '')[:10]}"
         await journal.tell(ev.ContinuousWarning(message=f"{told}: nobody has looked at what came after"))
     verdict = validation(journal.state, claim.number, seen)
@@ -111,34 +114,43 @@ async def verify(journal: Journal, parts: Parts, claim: Verify) -> None:
     await journal.record(replace(verdict, claimed=claim.claimed, seconds=took))
 
 
-async def glance(state: LoopState, parts: Parts, progress: Progress) -> Seen:
+async def glance(state: LoopState, parts: Parts, progress: Progress) -> tuple[Seen, None]:
     """Only the commands: what they say is no proof, it shows how far the work is.
 
     Each runs once; what would count as progress only by what it prints runs again, which shows what of that is noise.
     """
-    contract, tree = state.spec.contract, await parts.workspace.observe()
-    commit, elsewhere = await parts.workspace.subject(), await parts.workspace.elsewhere()
-    subject = Subject(commit=commit, room=contract.room, tries="one")
-    checks = [] if elsewhere else _commands(contract)
+    contract, sight = state.spec.contract, await parts.workspace.look()
+    subject = Subject(commit=sight.commit, room=contract.room, tries="one")
+    checks = [] if sight.elsewhere else _commands(contract)
     results = await parts.witness.examine(subject, checks, progress=progress)
     names = in_doubt(state.progress, results)
     if again := [check for check in checks if check.name in names]:
         progress("running once more what failed in a new way: what then differs says nothing")
         second = {result.name: result for result in await parts.witness.examine(subject, again, progress=progress)}
         results = [compared(first, second[first.name]) if first.name in second else first for first in results]
+    return _seen(sight, contract, results=tuple(results)), None
+
+
+def _seen(sight: Sight, contract: Contract, **found: Any) -> Seen:
+    tree = sight.tree
     return Seen(
-        results=tuple(results), room=contract.room, commit=commit, tree=tree.fingerprint, branch=tree.branch,
-        dirty=tree.dirty, elsewhere=elsewhere,
+        commit=sight.commit, room=contract.room, tree=tree.fingerprint, branch=tree.branch, dirty=tree.dirty,
+        elsewhere=sight.elsewhere, **found,
     )  # fmt: skip
 
 
-async def _examine_the_newest(state: LoopState, parts: Parts, progress: Progress) -> Seen:
-    """Examine; once more, if it would pass and commits were made meanwhile: what is called done is what is there."""
+async def _examine_the_newest(state: LoopState, parts: Parts, progress: Progress) -> tuple[Seen, str | None]:
+    """Examine; once more, if it would pass and commits were made meanwhile: what is called done is what is there.
+
+    Also returns where the branch is in the end, if it moved on again.
+    """
     seen = await examine(state, parts, progress)
-    if all(result.passed for result in seen.results) and await _moved_on(seen, state, parts) is not None:
+    tip = await _moved_on(seen, state, parts)
+    if tip is not None and all(result.passed for result in seen.results):
         progress("commits were made meanwhile: looking once more")
         seen = await examine(state, parts, progress)
-    return seen
+        tip = await _moved_on(seen, state, parts)
+    return seen, tip
 
 
 async def _moved_on(seen: Seen, state: LoopState, parts: Parts) -> str | None:
@@ -152,13 +164,10 @@ async def _moved_on(seen: Seen, state: LoopState, parts: Parts) -> str | None:
 async def examine(state: LoopState, parts: Parts, progress: Progress) -> Seen:
     """Everything the contract asks for, on the commit that would be called done."""
     contract = state.spec.contract
-    tree = await parts.workspace.observe()
-    commit = await parts.workspace.subject()
-    if elsewhere := await parts.workspace.elsewhere():
-        return Seen(
-            room=contract.room, commit=None, tree=tree.fingerprint, branch=tree.branch, dirty=tree.dirty,
-            elsewhere=elsewhere,
-        )  # fmt: skip
+    sight = await parts.workspace.look()
+    if sight.elsewhere:
+        return _seen(replace(sight, commit=None), contract)
+    tree, commit = sight.tree, sight.commit
     subject = Subject(commit=commit, room=contract.room)
     doubts = doubted(state, commit=commit, tree=tree.fingerprint)
     results = await parts.witness.examine(subject, _commands(contract), flaky=doubts, progress=progress)
@@ -177,17 +186,14 @@ async def examine(state: LoopState, parts: Parts, progress: Progress) -> Seen:
         findings += judged.findings
         if contract.fail_to_pass and is_green:
             results.append(await _fail_to_pass(state, parts, (compared, commit), judged.changes, progress=progress))
-    return Seen(
+    return _seen(
+        sight,
+        contract,
         results=tuple(results),
         findings=tuple(findings),
         judges=judged.files if judged else (),
         base_results=judged.results if judged else (),
         disputed=(*judged.disputed, *replaced_judges(lent, (*contract.waive, *state.waived))) if judged else (),
-        room=contract.room,
-        commit=commit,
-        tree=tree.fingerprint,
-        branch=tree.branch,
-        dirty=tree.dirty,
     )
 
 

@@ -87,6 +87,8 @@ async def committed_secrets(
     Each commit counts: what a later one takes out again is pushed all the same. What a remote already has is not ours.
     Of a merge, only what it has from none of its parents: the rest is theirs, and most of it may be somebody else's.
     """
+    if commit == start:
+        return []
     revisions = [commit, f"^{start}", *(f"^{tip}" for tip in await _published(repository, start, commit))]
     stdin = "".join(f"{revision}\n" for revision in revisions).encode()
     log = (*_SMALL, "-c", "log.showSignature=false", "log", "--stdin")

@@ -28,6 +28,18 @@ def forget_entry(git_dir: Path, tree: Path) -> None:
         (common_folder(git_dir) / "worktrees").rmdir()
 
 
+def checked_out_in(git_dir: Path) -> list[Path]:
+    """Every folder in which a repository is checked out right now, as its own notes say."""
+    common = common_folder(git_dir)
+    # A bare repository, and that of a submodule, lie beside no tree.
+    places = [common.parent] if common.name == ".git" else []
+    for entry in _entries(git_dir):
+        with suppress(OSError):
+            mark = os.path.normpath(entry / line(entry / "gitdir"))  # newer git may write it from the entry on
+            places.append(Path(mark).parent)
+    return [place for place in places if place.is_dir()]
+
+
 def _entries(git_dir: Path) -> list[Path]:
     try:
         return list((common_folder(git_dir) / "worktrees").iterdir())

@@ -17,16 +17,16 @@ from untildone.git.pristine import Pristine, pristine
 from untildone.git.proof import quoted
 from untildone.git.repository import Repository
 from untildone.git.room_content import lfs_files, refuse_lacking_filters, special_files, submodules
-from untildone.git.room_entries import common_folder
+from untildone.git.room_entries import checked_out_in, common_folder
 from untildone.git.run import disk_trouble
 from untildone.git.status import readable
 from untildone.git.tree_copy import lay_over
-from untildone.git.worktrees import places
 from untildone.ports.delivery import Bind, Checkout
 
 _REFS = "--format=%(objectname) %(refname)"
 _SHOWN = ("refs/heads", "refs/tags", "refs/remotes")
 _MOST_ALTERNATES = 16
+_WHOLE_NAME = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _LINK = re.compile(rb"(?:^|(?<=\0))120000 [0-9a-f]+ \d\t([^\0]+)")
 
 
@@ -59,7 +59,7 @@ class CommitRooms:
                 folder=str(_inside(room, self._below)),
                 top=str(room),
                 around=str(around),
-                trees=tuple(map(str, await places(self._repository))),
+                trees=tuple(map(str, self._trees())),
                 git=tuple(content.git),
                 leads_out=tuple(content.leads_out),
                 notes=tuple(content.notes),
@@ -86,6 +86,11 @@ class CommitRooms:
         with suppress(OSError):
             self._folder.rmdir()
         return len(left)
+
+    def _trees(self) -> list[Path]:
+        own = self._repository
+        others = [] if own.private else checked_out_in(own.git_dir)
+        return list(dict.fromkeys([own.top, *others]))
 
     async def _fill(
         self,
@@ -116,13 +121,15 @@ class CommitRooms:
             await self._fill(module, place, wanted, content)
 
     async def _check_out(self, source: Repository, place: Path, commit: str, git_dir: Path) -> Pristine:
-        asked = await source.git("rev-parse", "-q", "--verify", "--end-of-options", f"{commit}^{{commit}}", check=False)
-        if asked.code:
-            raise WorkspaceError(f"there is no commit {one_line(commit)} in {source.top}: nothing can be checked out")
+        name = commit if _WHOLE_NAME.fullmatch(commit) else await _whole_name(source, commit)
         with disk_trouble(f"cannot make a fresh checkout in {place}"):
             place.mkdir(parents=True, exist_ok=True)
-        own = await pristine(source, place, asked.text, git_dir)
-        await own.check_out(asked.text, source)
+        own = await pristine(source, place, name, git_dir)
+        try:
+            await own.check_out(name, source)
+        except CommitUnfit:
+            await _whole_name(source, commit)  # there may be none, which is something else
+            raise
         return own
 
 
@@ -134,6 +141,14 @@ class _Content:
         self.git: list[Bind] = []
         self.notes: list[str] = []
         self.leads_out: list[str] = []
+
+
+async def _whole_name(source: Repository, commit: str) -> str:
+    args = ("rev-parse", "-q", "--verify", "--end-of-options", f"{commit}^{{commit}}")
+    asked = await source.git(*args, check=False)
+    if asked.code:
+        raise WorkspaceError(f"there is no commit {one_line(commit)} in {source.top}: nothing can be checked out")
+    return asked.text
 
 
 async def _git_for_commands(source: Repository, own: Pristine, room: Path, around: Path, number: int) -> list[Bind]:

@@ -38,7 +38,7 @@ from untildone.git.snapshot import (
 from untildone.git.status import Status, in_one_line, readable
 from untildone.git.taking import mark_found, mark_left, mark_stop, strange_files, with_others_work
 from untildone.git.unfit import Unfit, find_unfit
-from untildone.ports import Obstacle, Prepared, Resumption, Settled, TreeState
+from untildone.ports import Obstacle, Prepared, Resumption, Settled, Sight, TreeState
 
 SNAPSHOT_FILES = 50
 
@@ -79,16 +79,6 @@ class GitWorkspace(GitFolder):
     def lander(self) -> GitLander:
         """Brings what is committed here to its base."""
         return GitLander(self._repository, self._spec, run_id=self._run_id, base=lambda: self._base)
-
-    async def subject(self) -> str | None:
-        """The commit to examine."""
-        status = await self._status()
-        # Without any commit yet, what lies there is all there is to examine, even if it is nothing.
-        if status.head is not None and (self._spec.commit or not committable(status)):
-            return status.head
-        return await save_tree(
-            self._repository, parent=status.head, message="What is examined", leave_out=await self._left_out(status)
-        )
 
     async def begin_iteration(self, number: int) -> str | None:
         """Switch to the branch of this iteration, where each one has its own."""
@@ -220,12 +210,20 @@ class GitWorkspace(GitFolder):
         if landing.land == "pr" and landing.delete_branch:
             await forget_merged(self._repository, base=base, run_id=self._run_id, remote=landing.remote)
 
-    async def elsewhere(self) -> str:
-        """Whether what is checked out is the run's work."""
-        if self._home is None:
-            return ""
+    async def look(self) -> Sight:
+        """The tree, the commit to examine, and whether what is checked out is the run's work: with one git call."""
         status = await self._status()
-        return "" if await still_home(self._repository, status, self._home) else elsewhere_line(status, self._home)
+        tree = self._remember(status, await self._stamps(status))
+        is_home = self._home is None or await still_home(self._repository, status, self._home) is not None
+        elsewhere = "" if is_home or self._home is None else elsewhere_line(status, self._home)
+        return Sight(tree=tree, commit=await self._subject(status), elsewhere=elsewhere)
+
+    async def _subject(self, status: Status) -> str | None:
+        # Without any commit yet, what lies there is all there is to examine, even if it is nothing.
+        if status.head is not None and (self._spec.commit or not committable(status)):
+            return status.head
+        left_out = await self._left_out(status)
+        return await save_tree(self._repository, parent=status.head, message="What is examined", leave_out=left_out)
 
     async def held(self, tree: TreeState) -> Obstacle | None:
         """Another branch, or a lock that stays."""

@@ -1,7 +1,6 @@
 """Worktrees for runs: made on a new branch, listed with what is in them, removed only when nothing would be lost."""
 
 import os
-import re
 import shutil
 from collections.abc import Collection
 from dataclasses import replace
@@ -84,18 +83,6 @@ async def ls(repository: Repository, *, live: Collection[str] = ()) -> list[Work
         await _look(repository, _parse(entry, main=number == 0), origins, fallback, live)
         for number, entry in enumerate(entries)
     ]
-
-
-async def places(repository: Repository) -> list[Path]:
-    """Every folder in which this repository is checked out right now, this one first."""
-    if repository.private:
-        return [repository.top]
-    answer = await repository.git("worktree", "list", "--porcelain", "-z")
-    named = [Path(os.fsdecode(entry)) for entry in re.findall(rb"(?:^|(?<=\0))worktree ([^\0]+)", answer.out)]
-    # A bare repository, and that of a submodule, are listed by their git folder.
-    inside = common_folder(repository.git_dir)
-    others = [place for place in named if place.is_dir() and not place.is_relative_to(inside)]
-    return list(dict.fromkeys([repository.top, *others]))
 
 
 async def reclaimable(repository: Repository, *, live: Collection[str] = ()) -> list[Fate]:

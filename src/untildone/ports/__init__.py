@@ -17,6 +17,7 @@ from untildone.ports.workspace import Obstacle as Obstacle
 from untildone.ports.workspace import Prepared as Prepared
 from untildone.ports.workspace import Resumption as Resumption
 from untildone.ports.workspace import Settled as Settled
+from untildone.ports.workspace import Sight as Sight
 from untildone.ports.workspace import TreeState as TreeState
 from untildone.ports.workspace import Workspace as Workspace
 from untildone.ports.world import Machine as Machine

@@ -22,6 +22,17 @@ class TreeState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What there is to examine."""
+
+    tree: TreeState
+    commit: str | None
+    """HEAD where the loop commits, else a commit of the tree as it is, on no branch."""
+    elsewhere: str
+    """Which branch the folder is on, if what is checked out is not this run's work; "" when it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
     """Why nothing can be committed now."""
 
@@ -117,15 +128,15 @@ class Workspace(Protocol):
         """
         ...
 
-    async def elsewhere(self) -> str:
-        """Which branch the folder is on, if what is checked out is not this run's work; "" when it is."""
-        ...
-
     async def held(self, tree: TreeState) -> Obstacle | None:
         """Why nothing can be committed to this tree, which was observed just now; None when it can."""
         ...
 
     async def observe(self) -> TreeState: ...
+
+    async def look(self) -> Sight:
+        """The tree, and what of it would be examined."""
+        ...
 
     async def settle(
         self, before: TreeState, *, iteration_num: int, message: str, waived: Sequence[str] = ()
@@ -141,10 +152,6 @@ class Workspace(Protocol):
 
         Returns (ref, commit, files), or None when there is nothing to save.
         """
-        ...
-
-    async def subject(self) -> str | None:
-        """The commit to examine: HEAD where the loop commits, else one of the tree as it is, on no branch."""
         ...
 
     async def changes(self, start: str, commit: str, wanted: Callable[[str], bool]) -> list[FileChange]:
