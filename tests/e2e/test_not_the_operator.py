@@ -98,8 +98,10 @@ async def state_of(stage: Stage, run_id: str) -> LoopState:
 
 def essence(state: LoopState) -> LoopState:
     """What a run came to: without its name, its numbers and its times, and without the records of the deeds."""
+    progress = replace(state.progress, at=0.0, look_seconds=0.0, work_seconds=0.0)
     return replace(
-        state, run_id="", spec=LoopState().spec, last_seq=0, calls=(), last_commit=None, last_session=None,
+        state, progress=progress, run_id="", spec=LoopState().spec, last_seq=0, calls=(), last_commit=None,
+        last_session=None,
         last_session_at=0.0, active_seconds=0.0, last_at=0.0, started_at=0.0, breaker=LoopState().breaker, quota=(),
         tampered=(), refusals=0, unsettled=None, arrival=LoopState().arrival, examined=None, verified_commit=None,
         verdicts=(),
