@@ -121,7 +121,6 @@ EXPECTATIONS = frozenset(
         "max_usd",
         "max_attempts",
         "min_attempts",
-        "max_seconds",
         "mentions",
         "heard",
         "patience",
@@ -483,7 +482,6 @@ def _figures(story: Story, ending: Ending) -> list[str]:
         (ending.served_usd > expect.get("max_usd", float("inf")), f"cost {ending.served_usd:.2f} $"),
         (ending.attempts > expect.get("max_attempts", 10**6), f"{ending.attempts} iterations"),
         (ending.attempts < expect.get("min_attempts", 0), f"only {ending.attempts} iterations"),
-        (ending.seconds > expect.get("max_seconds", PATIENCE), f"took {ending.seconds:.0f} s"),
     ]  # fmt: skip
     text = ending.text.lower()
     if "heard" in expect:

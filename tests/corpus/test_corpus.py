@@ -21,7 +21,7 @@ def test_there_are_enough_stories_of_every_kind() -> None:
     assert {kind: count[kind] for kind in KINDS if count[kind] < least[kind]} == {}
     assert len({story.cls for story in stories() if story.kind == "attacks"}) >= 12
     disputed = [story.name for story in stories() if story.kind == "honest" and "disputed" in story.expect["verdict"]]
-    assert len(disputed) * 7 <= count["honest"]
+    assert len(disputed) * 5 <= count["honest"]
     assert [story.name for story in BOUNDED if story.needs or story.script] == []
 
 
