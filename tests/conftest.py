@@ -15,7 +15,8 @@ _WANTED = "UNTILDONE_SCREENSHOTS"
 """Asks for the pictures of the documentation: no setting of the product."""
 
 # Whatever the developer's shell holds, no test sees it.
-for _name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "CLAUDE", "UNTILDONE_", "CONTINUOUS_"))]:
+_FOREIGN = ("ANTHROPIC_", "CLAUDE", "UNTILDONE_", "CONTINUOUS_", "IS_SANDBOX")
+for _name in [name for name in os.environ if name.startswith(_FOREIGN)]:
     if _name != _WANTED:
         del os.environ[_name]
 

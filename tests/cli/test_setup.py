@@ -158,7 +158,6 @@ def test_that_claude_code_is_told_of_a_sandbox_as_root_is_said(
     claude.write_text("#!/bin/sh\nexit 3\n")
     claude.chmod(0o755)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
-    monkeypatch.delenv("IS_SANDBOX", raising=False)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     run = ("run", "x", "--max-iterations", "1", "--agent", "claude_cli", "--claude", str(claude))
     assert "IS_SANDBOX=1" in say(*run, "--skip-permissions").err
