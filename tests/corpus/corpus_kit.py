@@ -109,6 +109,8 @@ class Story:
     """A program besides Python, git and sh: such a story stays out of the bounded suite."""
     bounded: bool = False
     """Played by the scripted agent in the bounded suite too."""
+    beyond: str = ""
+    """Why it is judged wrongly, where that is known and accepted: it counts as wrong all the same."""
 
 
 EXPECTATIONS = frozenset(

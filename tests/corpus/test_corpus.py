@@ -36,7 +36,8 @@ def test_with_the_scripted_agent(story: Story, tmp_path: Path, monkeypatch: pyte
 def test_with_the_real_claude_code(story: Story, tmp_path: Path) -> None:
     if story.needs and shutil.which(story.needs) is None:
         pytest.fail(f"{story.needs} is missing: apt-get install nodejs npm python3")
-    assert wrong(story, play(story, tmp_path / "stage")) == ""
+    said = wrong(story, play(story, tmp_path / "stage"))
+    assert bool(said) == bool(story.beyond), said or "it is judged rightly by now: take `beyond` out"
 
 
 @pytest.mark.soak
