@@ -238,7 +238,8 @@ VALUES = st.recursive(PLAIN, within, max_leaves=5)
 def test_whatever_a_file_sets_is_a_run_or_one_line(
     tmp_path_factory: pytest.TempPathFactory, lines: dict[str, str], *, in_contract: bool
 ) -> None:
-    folder = tmp_path_factory.getbasetemp()
+    folder = tmp_path_factory.getbasetemp() / "any-settings"
+    folder.mkdir(exist_ok=True)
     file = folder / "any.toml"
     text = "".join(f"{name} = {value}\n" for name, value in lines.items())
     file.write_text(("[contract]\n" if in_contract else "") + text, encoding="utf-8")
@@ -263,7 +264,9 @@ def test_whatever_lies_there_as_a_file_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
     for name in ("untildone.toml", "pyproject.toml"):
-        file = tmp_path_factory.getbasetemp() / name
+        folder = tmp_path_factory.getbasetemp() / "any-file"
+        folder.mkdir(exist_ok=True)
+        file = folder / name
         file.write_bytes(content)
         with suppress(ConfigError):
             from_file(file)
