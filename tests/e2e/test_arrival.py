@@ -115,8 +115,8 @@ def test_rewind_and_fork_bring_back_the_exact_tree_untracked_files_included(tmp_
     ("strategy", "subjects", "parents"),
     [
         ("squash", ["make b.txt", "human", "first"], 1),
-        pytest.param("merge", ["make b.txt", "human", "b.txt is there.", "first"], 2, marks=pytest.mark.soak),
-        pytest.param("rebase", ["b.txt is there.", "human", "first"], 1, marks=pytest.mark.soak),
+        pytest.param("merge", ["make b.txt", "human", "b.txt is there", "first"], 2, marks=pytest.mark.soak),
+        pytest.param("rebase", ["b.txt is there", "human", "first"], 1, marks=pytest.mark.soak),
     ],
 )
 def test_done_work_is_merged_into_a_base_that_moved(

@@ -105,8 +105,8 @@ SLOW = pytest.mark.soak
         ({"setup": "nosuchprogram --x"}, "(exit 127: /bin/sh: 1: nosuchprogram: not found), so no check can be run"),
         ({"checks": commands("nosuchprogram")}, "(exit 127): `nosuchprogram` is not found; install it, say how with"),
         ({"checks": (CheckSpec(name="web", command="true", folder="nosuch"),)},
-         "`web` cannot be run: there is no folder nosuch to run it in; mend that, or leave the check out"),
-        ({"checks": commands("./app")}, ": ./app (exit 126: /bin/sh: 1: ./app: Permission denied, red before"),
+         "`web` cannot be run: there is no folder nosuch to run it in; fix that, or leave the check out"),
+        ({"checks": commands("./app")}, ": ./app (exit 126: /bin/sh: 1: ./app: Permission denied, was already failing before the run"),
     ],
 )  # fmt: skip
 @SLOW
