@@ -106,7 +106,8 @@ SLOW = pytest.mark.soak
         ({"checks": commands("nosuchprogram")}, "(exit 127): `nosuchprogram` is not found; install it, say how with"),
         ({"checks": (CheckSpec(name="web", command="true", folder="nosuch"),)},
          "`web` cannot be run: there is no folder nosuch to run it in; fix that, or leave the check out"),
-        ({"checks": commands("./app")}, ": ./app (exit 126: /bin/sh: 1: ./app: Permission denied, was already failing before the run"),
+        ({"checks": commands("./app")},
+         ": ./app (exit 126: /bin/sh: 1: ./app: Permission denied, was already failing before the run"),
     ],
 )  # fmt: skip
 @SLOW
