@@ -148,7 +148,7 @@ class PublishedClient:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(address, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=240) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as refused:
             return refused.code, json.load(refused)

@@ -83,7 +83,7 @@ def _templates() -> Path:
 
 def _git(folder: Path, *args: str) -> None:
     env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
-    subprocess.run(["git", *args], cwd=folder, env=env, check=True, capture_output=True, timeout=60)
+    subprocess.run(["git", *args], cwd=folder, env=env, check=True, capture_output=True, timeout=240)
 
 
 @pytest.fixture(scope="session", autouse=True)

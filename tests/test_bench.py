@@ -31,7 +31,7 @@ def bench(name: str) -> Any:
 
 def run_bench(*argv: str) -> dict[str, Any]:
     command = [sys.executable, str(BENCH / "run.py"), "--quick", "--json", *argv]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode in (0, 1), done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == (0 if report["passed"] else 1)

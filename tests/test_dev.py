@@ -11,7 +11,7 @@ DEV = ROOT / "dev"
 
 
 def dev(*argv: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(DEV), *argv], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([str(DEV), *argv], capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_it_explains_every_verb() -> None:

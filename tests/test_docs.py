@@ -39,7 +39,7 @@ def test_generated_parts_are_up_to_date_and_drift_is_found(tmp_path: Path) -> No
             text = text.replace("`max_runs`", "`max_walks`")
         (copy / file).write_text(text, encoding="utf-8")
     check = subprocess.run(
-        [sys.executable, str(copy / "generate.py"), "--check"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(copy / "generate.py"), "--check"], capture_output=True, text=True, timeout=240, check=False
     )
     # Nothing but the change: all other pages are up to date.
     assert (check.returncode, check.stderr) == (1, "")

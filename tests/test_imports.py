@@ -32,7 +32,7 @@ def all_modules_after(code: str, *argv: str) -> set[str]:
     script = f"import sys\nsys.argv = ['untildone', *{list(argv)!r}]\ntry:\n    {code}\nexcept SystemExit:\n    pass\n"
     script += "print('\\n'.join(sys.modules), file=sys.stderr)"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True, env=dict(os.environ)
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=True, env=dict(os.environ)
     )
     return set(done.stderr.split())
 
@@ -84,7 +84,7 @@ def test_every_dataclass_is_one_whose_methods_are_written_at_need() -> None:
 def test_garbage_is_looked_for_again_once_the_start_is_over() -> None:
     look = "import click, gc; say = click.echo; click.echo = lambda _: say([gc.isenabled(), gc.get_freeze_count() > 0])"
     script = f"{look}; import sys; sys.argv[1:] = ['ls']; from untildone.__main__ import main as go; go()"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240, check=True)
     assert done.stdout == "[True, True]\n"
 
 
@@ -99,5 +99,5 @@ def test_the_sdk_agent_is_imported_without_the_sdk() -> None:
 def test_importing_the_package_touches_no_file(tmp_path: Path) -> None:
     env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
     code = "import untildone, untildone.config, untildone.wiring, untildone.cli"
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, timeout=60, check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, timeout=240, check=True)
     assert list(tmp_path.rglob("*")) == []

@@ -344,7 +344,7 @@ async def test_edits_of_a_turn_count_over_several_looks(log: EventLog, store: Pa
 
 def run_kit(store: Path, *where: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(KIT), str(store), *where], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(KIT), str(store), *where], capture_output=True, text=True, timeout=240, check=False
     )
 
 

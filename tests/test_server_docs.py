@@ -159,7 +159,7 @@ def test_every_line_of_curl_does_what_it_says(tmp_path: Path) -> None:
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
     said = dict(enumerate(re.split(r"=== \d+\n", run.stdout)[1:]))

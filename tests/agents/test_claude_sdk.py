@@ -119,7 +119,7 @@ def cold_request(stage: Stage, prompt: str) -> RecordedRequest:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=True,
-            timeout=60,
+            timeout=240,
         )
         return model.requests[0]
 
@@ -129,7 +129,7 @@ async def test_a_warm_iteration_sees_what_a_cold_start_would_see(warm: Stage) ->
     await warm.iterate("Work on it.")
     (warm.folder / "CLAUDE.md").write_text("The second instructions.\n")
     (warm.folder / "new-file").write_text("x")
-    subprocess.run(["git", "commit", "-qam", "second commit"], cwd=warm.folder, check=True, timeout=60)
+    subprocess.run(["git", "commit", "-qam", "second commit"], cwd=warm.folder, check=True, timeout=240)
     await warm.iterate("Work on it.")
     cold = cold_request(warm, "Work on it.")
     first, second = warm.model.requests

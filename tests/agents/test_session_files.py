@@ -227,7 +227,7 @@ def test_claude_goes_on_with_a_session_of_another_home_and_folder(tmp_path: Path
             env = claude_environment(home, model.url, path=os.environ["PATH"])
             args = [find_claude(None, path=None), "-p", *words, "--output-format", "json"]
             quiet = {"capture_output": True, "stdin": subprocess.DEVNULL}
-            done = subprocess.run(args, cwd=cwd, env=env, timeout=60, check=True, **quiet)  # type: ignore[call-overload]
+            done = subprocess.run(args, cwd=cwd, env=env, timeout=240, check=True, **quiet)  # type: ignore[call-overload]
             session: str = json.loads(done.stdout)["session_id"]
             return session
 

@@ -111,7 +111,7 @@ def complaints(unit: Path) -> list[str]:
     check = subprocess.run(
         ["systemd-analyze", "verify", "--user", str(unit)],
         env={"HOME": str(unit.parents[3]), "PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(unit.parent)},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     return [line for line in check.stderr.splitlines() if "untildone" in line]
 

@@ -173,7 +173,7 @@ def test_a_stop_after_the_last_word_still_starts_nothing(
     first = first_of(runs)
     eventually(lambda: runs.state(first).stop is not None, "the stop")
     go.touch()
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=240)
     assert (child.returncode, json.loads(out)["success"]) == (0, True)
     assert f"untildone resume {first}" in err
     assert len(runs.list()) == 1

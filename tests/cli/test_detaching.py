@@ -65,7 +65,7 @@ def test_ctrl_c_ends_the_wait_for_the_start(background: Background) -> None:
     assert child.stdout is not None
     assert any("waiting for its start until 2090-01-31 01:00 (" in line for line in child.stdout)
     child.send_signal(signal.SIGINT)
-    child.communicate(timeout=60)
+    child.communicate(timeout=240)
     assert (child.returncode, background.calls.exists()) == (130, False)
 
 
@@ -125,7 +125,7 @@ def test_a_result_that_nobody_waits_for_cannot_be_shaped(say: Say, background: B
 def test_the_command_the_program_gives_itself_is_not_for_people(say: Say, background: Background) -> None:
     assert "detached" not in say("--help").out.replace("--detach", "")
     child = background.popen("detached")
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=240)
     assert (child.returncode, err.count("\n")) == (2, 1)
     assert "--detach" in err
 
@@ -137,7 +137,7 @@ def test_leaving_does_not_stop_it(say: Say, runs: Runs, background: Background) 
     run_id, _ = started(say, background)
     child = watch(background)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=240)
     assert child.returncode == 0, err
     assert "goes on" in err
     assert any(row.alive for row in runs.list())
@@ -172,7 +172,7 @@ def test_a_driver_that_died_is_told_and_its_run_taken_up_again(say: Say, runs: R
     run_id, pid = started(say, background)
     child = watch(background, run_id)
     os.kill(pid, signal.SIGKILL)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=240)
     assert child.returncode == 1
     assert "untildone resume" in err
     over(runs, run_id)
@@ -198,7 +198,7 @@ def test_attach_follows_a_chain(say: Say, runs: Runs, background: Background, pr
     run_id, _ = started(say, background, "--then", "second.md")
     child = watch(background, run_id)
     background.let_go()
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=240)
     assert child.returncode == 0, err
     assert out.count("1 iteration ·") == 2
     assert "iteration 1" in out

@@ -19,7 +19,7 @@ def ask(shell: str, **env: str) -> subprocess.CompletedProcess[str]:
         env=os.environ | env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

@@ -27,7 +27,7 @@ asyncio.run(main())
 def talk(log: Path, program: str = TALKS) -> None:
     with log.open("ab") as out:
         subprocess.run(
-            [sys.executable, "-c", program, str(log)], stdout=out, stderr=out, check=True, timeout=60
+            [sys.executable, "-c", program, str(log)], stdout=out, stderr=out, check=True, timeout=240
         )  # fmt: skip
 
 

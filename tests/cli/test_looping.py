@@ -34,7 +34,7 @@ def hook(store: Path, project: Path) -> Hook:
             input=json.dumps(given).encode(),
             env=env | {"CLAUDE_PROJECT_DIR": str(project)},
             capture_output=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         log = store / "hook.log"
@@ -509,11 +509,11 @@ def test_the_agent_of_the_session_is_known_by_its_ancestors(say: Say, hook: Hook
         f'env -i PATH="$PATH" HOME="$HOME" UNTILDONE_HOME=\'{store}\' {sys.executable} -m untildone loop stop; exit $?'
     )
     env = os.environ | {"CLAUDE_CODE_SESSION_ID": "the-session"}
-    refused = subprocess.run(["sh", "-c", shell], env=env, capture_output=True, text=True, timeout=60, check=False)
+    refused = subprocess.run(["sh", "-c", shell], env=env, capture_output=True, text=True, timeout=240, check=False)
     assert refused.returncode == 5, refused.stderr
     assert entry_of(store, project) is not None
     other = os.environ | {"CLAUDE_CODE_SESSION_ID": "another"}
-    assert subprocess.run(["sh", "-c", shell], env=other, capture_output=True, timeout=60, check=False).returncode == 0
+    assert subprocess.run(["sh", "-c", shell], env=other, capture_output=True, timeout=240, check=False).returncode == 0
 
 
 OUTER = (

@@ -157,7 +157,7 @@ def test_the_command_as_written_works_with_spaces_and_without_a_mode(
     def call(name: str, given: dict[str, Any]) -> dict[str, Any]:
         (command,) = commands[name]
         argv, stdin = ["sh", "-c", command], json.dumps(given).encode()
-        done = subprocess.run(argv, input=stdin, env=env, capture_output=True, timeout=60, check=True)
+        done = subprocess.run(argv, input=stdin, env=env, capture_output=True, timeout=240, check=True)
         assert done.stderr == b""
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
@@ -171,7 +171,7 @@ def test_hooks_of_a_program_that_is_gone_do_nothing(say: Say, settings: Path, tm
     say("plugin", "install")
     text = settings.read_text().replace(str(installing.ROOT), str(tmp_path / "gone"))
     for commands in our_commands(json.loads(text)).values():
-        done = subprocess.run(["sh", "-c", commands[0]], input=b"{}", capture_output=True, timeout=60, check=False)
+        done = subprocess.run(["sh", "-c", commands[0]], input=b"{}", capture_output=True, timeout=240, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 

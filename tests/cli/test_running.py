@@ -225,7 +225,7 @@ def test_on_a_terminal_it_asks(
     with subprocess.Popen(argv, stdin=terminal, stdout=terminal, stderr=terminal) as child:
         os.close(terminal)
         os.write(controller, f"{answer}\n".encode())
-        assert child.wait(timeout=60) == code
+        assert child.wait(timeout=240) == code
     shown = os.read(controller, 1 << 16).decode()
     os.close(controller)
     assert "unfinished run" in shown
@@ -328,7 +328,7 @@ def test_ctrl_c_stops_the_run_and_it_can_be_resumed(
                 if "iteration 1 started" in line:
                     child.send_signal(signal.SIGINT)
                     break
-            rest, _ = child.communicate(timeout=60)
+            rest, _ = child.communicate(timeout=240)
     assert child.returncode == 130, rest
     assert "untildone resume slow" in rest
     run_id = json.loads(say("status", "slow", "--json").out)["run_id"]

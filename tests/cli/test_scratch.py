@@ -64,7 +64,7 @@ def test_a_rehearsal_that_is_told_to_end_leaves_nothing(temp: Path, number: sign
 
 
 def test_what_a_killed_rehearsal_left_goes_with_the_next(temp: Path) -> None:
-    subprocess.run([sys.executable, "-c", DIES], check=False, timeout=60)
+    subprocess.run([sys.executable, "-c", DIES], check=False, timeout=240)
     (left,) = temp.iterdir()
     elsewhere = temp / "mine"
     elsewhere.mkdir()

@@ -87,7 +87,7 @@ def test_completion_completes() -> None:
         "COMP_CWORD": "2",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "untildone"], capture_output=True, text=True, timeout=60, check=False, env=env
+        [sys.executable, "-m", "untildone"], capture_output=True, text=True, timeout=240, check=False, env=env
     )
     assert set(done.stdout.split()) == {"plain,--max-cost", "plain,--max-calls-per-hour"}
 

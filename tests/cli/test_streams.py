@@ -9,7 +9,7 @@ RUN_ONCE = "run x --agent claude_cli --claude ./claude --max-iterations 1"
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:
     written = line.replace("untildone", f"{sys.executable} -m untildone")
-    return subprocess.run(["bash", "-c", written], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["bash", "-c", written], capture_output=True, text=True, timeout=240, check=False)
 
 
 def failing_agent(project: Path) -> None:

@@ -123,7 +123,7 @@ def test_it_needs_nothing_but_python(project: Path, store: Path) -> None:
         env={"UNTILDONE_STORE": str(store), "PATH": os.defpath},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     assert done.stdout == "TASK-001 added: x\n"

@@ -377,7 +377,7 @@ def test_the_shared_files_run_under_a_bare_python_from_another_folder() -> None:
         "print(claims.read_claim('X', None, signal='X').form)"
     )
     ran = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-I", "-S", "-B", "-c", program], capture_output=True, text=True, timeout=240, check=False
     )
     assert (ran.stdout.strip(), ran.stderr) == ("signal", "")
 

@@ -103,7 +103,7 @@ def test_a_commit_names_no_secret_and_makes_no_trailer() -> None:
     assert KEY not in message
     assert message.startswith("Use ")
     parsed = subprocess.run(
-        ["git", "interpret-trailers", "--parse"], input=message, capture_output=True, text=True, check=True, timeout=60
+        ["git", "interpret-trailers", "--parse"], input=message, capture_output=True, text=True, check=True, timeout=240
     )
     assert parsed.stdout == ""
     assert "  Signed-off-by: Ada" in message

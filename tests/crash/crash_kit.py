@@ -238,7 +238,7 @@ def check_books(served: Mapping[str, float], events: list[ev.Event], state: Loop
 def ending_of(driver: subprocess.Popen[str]) -> str:
     """What a driver said up to its end."""
     try:
-        return driver.communicate(timeout=120)[0]
+        return driver.communicate(timeout=400)[0]
     finally:
         driver.kill()
         driver.wait()

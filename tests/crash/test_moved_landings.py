@@ -46,7 +46,7 @@ class Move:
         done = subprocess.run(
             [sys.executable, "-m", "crash.moving_driver", *words],
             cwd=TESTS, env={**known, "OPERATOR": self._server.operator},
-            check=False, capture_output=True, text=True, timeout=120,
+            check=False, capture_output=True, text=True, timeout=400,
         )  # fmt: skip
         assert done.returncode in (0, KILLED), done.stdout + done.stderr
         return done

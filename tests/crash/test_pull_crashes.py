@@ -55,7 +55,7 @@ class Stage:
             check=False,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
         )
         assert done.returncode in (0, KILLED), done.stdout + done.stderr
         return done.returncode

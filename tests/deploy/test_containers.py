@@ -233,7 +233,7 @@ def ask(path: str, *, method: str = "GET", body: object = None, token: str = "",
     if body is not None:
         request.add_header("Content-Type", "application/json")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    answer: HTTPResponse = opener.open(request, timeout=60)
+    answer: HTTPResponse = opener.open(request, timeout=240)
     return answer
 
 

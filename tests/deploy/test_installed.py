@@ -82,7 +82,7 @@ def test_the_server_needs_nothing_that_is_not_installed_with_it(server: subproce
     said = server.stdout.readline()
     address = re.fullmatch(r"untildone serves at (http://\S+)\n", said)
     assert address, said
-    with urllib.request.urlopen(f"{address[1]}/readyz", timeout=60) as answer:
+    with urllib.request.urlopen(f"{address[1]}/readyz", timeout=240) as answer:
         assert answer.status == 200
     server.send_signal(signal.SIGTERM)
     assert server.wait(60) == 0

@@ -22,7 +22,7 @@ def test_a_stop_between_two_goals_keeps_the_next_one_from_starting(tmp_path: Pat
         eventually(stopping.exists)
         asked = stage.here("stop")
         assert asked.returncode == 0, asked.stderr
-        said, _ = driver.communicate(timeout=120)
+        said, _ = driver.communicate(timeout=400)
         assert json.loads(said)["exit_reason"] == "validation_passed"
         assert len(json.loads(stage.here("ls", "--json").stdout)) == 1
         assert len(stage.model.ledger.served()) == 1

@@ -89,7 +89,7 @@ class Loop:
         self.process = stage.popen(*ARGS, *more)
 
     def leave(self) -> int:
-        self.process.communicate(timeout=120)
+        self.process.communicate(timeout=400)
         return self.process.returncode
 
     def end(self) -> None:

@@ -93,7 +93,7 @@ def test_ctrl_c_stops_books_and_keeps_the_half_done_work(tmp_path: Path) -> None
         loop = stage.popen(*RUN, "--json")
         eventually(lambda: len(told(stage, "agent.reply")) == 2 and len(sleepers(number)) == 1)
         loop.send_signal(signal.SIGINT)
-        out, _ = loop.communicate(timeout=120)
+        out, _ = loop.communicate(timeout=400)
         assert loop.returncode == 130
         result = json.loads(out)
         assert (result["exit_reason"], result["success"]) == ("shutdown_signal", False)
@@ -117,7 +117,7 @@ def test_a_reply_that_was_served_but_never_seen_is_unknown_not_free(tmp_path: Pa
                 os.kill(pid, signal.SIGSTOP)
         eventually(lambda: len(stage.model.ledger.served()) == 2)
         loop.send_signal(signal.SIGINT)
-        loop.communicate(timeout=120)
+        loop.communicate(timeout=400)
         (failed,) = told(stage, "iteration.failed")
         assert (failed["error_type"], failed["unseen_requests"]) == ("stopped", 1)
         assert "unknown" in stage.here("brief", "survivor").stdout
@@ -151,7 +151,7 @@ def test_subagents_are_paid_for_however_it_ends(tmp_path: Path, how: signal.Sign
         transcripts = Path(stage.env["CLAUDE_CONFIG_DIR"]) / "projects"
         eventually(lambda: len(stage.model.ledger.served()) >= 4 and len(written(transcripts)) == 4)
         loop.send_signal(how)
-        loop.communicate(timeout=120)
+        loop.communicate(timeout=400)
         if how is signal.SIGKILL:
             stage.untildone(*args)
         result = json.loads(stage.here("status", "counter", "--json").stdout)

@@ -130,7 +130,7 @@ def test_a_night_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: sign
         home = str(claude[0].parent)
         assert in_home(home), "the loop is at work"
         night.send_signal(number)
-        night.communicate(timeout=120)
+        night.communicate(timeout=400)
     finally:
         night.kill()
         night.wait()

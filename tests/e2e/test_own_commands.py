@@ -33,7 +33,7 @@ def test_a_check_ends_with_a_killed_loop_and_a_hook_may_steer_runs_and_leave_som
         eventually(lambda: bool(sleepers(number) and sleepers(aside)))
         assert (len(sleepers(number)), len(sleepers(aside))) == (1, 1)
         resumed.send_signal(signal.SIGINT)
-        resumed.communicate(timeout=120)
+        resumed.communicate(timeout=400)
         assert (sleepers(number), sleepers(aside)) == (set(), set())
         assert "no run called 'nobody'" in said.read_text()
         [left] = sleepers(hooks)

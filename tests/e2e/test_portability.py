@@ -226,7 +226,7 @@ def test_half_done_work_of_a_worker_goes_on_at_once_where_there_was_nothing(tmp_
             run = until(lambda: server.run_of("first-box"), "the run on the server")
             until(lambda: len(server.events(run["run_id"], "agent.tool_use")) == 3, "the agent at the gate")
             worker.send_signal(signal.SIGTERM)
-            worker.communicate(timeout=120)
+            worker.communicate(timeout=400)
             assert worker.returncode == 0
         asked = len(here.model.requests)
         (tmp_path / "b" / "elsewhere").mkdir(parents=True)
@@ -237,7 +237,7 @@ def test_half_done_work_of_a_worker_goes_on_at_once_where_there_was_nothing(tmp_
         where = ("--cwd", str(there.repo))
         done = subprocess.run(
             [sys.executable, "-m", "untildone", "resume", "--from-server", run["run_id"], "--trust", *where],
-            cwd=tmp_path / "b", env=there.env, capture_output=True, text=True, timeout=120, check=False,
+            cwd=tmp_path / "b", env=there.env, capture_output=True, text=True, timeout=400, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         assert "did not come along: .env" in done.stderr

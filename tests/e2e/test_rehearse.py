@@ -16,7 +16,7 @@ def rehearse(tmp: Path, *args: str) -> subprocess.CompletedProcess[str]:
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp), "TMPDIR": str(tmp), "LANG": "C.UTF-8"}
     return subprocess.run(
         [sys.executable, "-m", "untildone", "rehearse", *args],
-        cwd=tmp, env=env, capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp, env=env, capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def at_work(stage: Stage) -> Iterator[subprocess.Popen[str]]:
 
 
 def ended(process: subprocess.Popen[str]) -> int:
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=400)
     print(out, err)
     assert "Traceback" not in out + err
     return process.returncode

@@ -102,7 +102,7 @@ class Server:
         address = f"{self.url}/api/v1/runs/{run_id}/parcels/{name}"
         request = urllib.request.Request(address, headers={"Authorization": f"Bearer {self.operator}"})
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=240) as answer:
                 content: bytes = answer.read()
                 return content
         except urllib.error.HTTPError:
@@ -124,7 +124,7 @@ class Server:
     @staticmethod
     def _ask(request: urllib.request.Request) -> Any:
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=240) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as refused:
             if refused.code == 404:

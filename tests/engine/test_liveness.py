@@ -73,7 +73,7 @@ async def test_a_loop_that_slept_does_not_take_its_own_sleep_for_silence(rig: Ri
     real = rig.clock.now
     rig.clock.now = lambda: real() + jump  # type: ignore[method-assign]
     dead = Step(outcome=claim(), delay=0.3, alive=False, events=(AgentSession(iteration_num=1, session_id="s"),))
-    run = asyncio.create_task(rig.run([dead], Policy(idle_timeout=60), checks=("true",)))
+    run = asyncio.create_task(rig.run([dead], Policy(idle_timeout=240), checks=("true",)))
     await rig.until(AgentSession)
     jump = 8 * 3600.0
     state, _ = await run

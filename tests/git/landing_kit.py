@@ -33,7 +33,7 @@ class Looks:
 
 def run_git(folder: Path, *args: str, text: str | None = None) -> str:
     done = subprocess.run(
-        ["git", *args], cwd=folder, capture_output=True, check=True, timeout=60, text=True, input=text
+        ["git", *args], cwd=folder, capture_output=True, check=True, timeout=240, text=True, input=text
     )
     return done.stdout.rstrip("\n")
 

@@ -247,7 +247,7 @@ def start(repo: Path, run: str, commit: str, *more: str, path: Path | None = Non
 
 def end_of(driver: subprocess.Popen[str]) -> str:
     try:
-        return driver.communicate(timeout=60)[0].strip()
+        return driver.communicate(timeout=240)[0].strip()
     finally:
         driver.kill()
         driver.wait()

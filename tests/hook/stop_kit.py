@@ -77,7 +77,7 @@ class Stage:
     ) -> "subprocess.CompletedProcess[bytes]":
         given = stdin if isinstance(stdin, bytes) else json.dumps(stdin).encode()
         argv = ["sh", str(hook / "run.sh"), event]
-        return subprocess.run(argv, input=given, env=self.env, capture_output=True, timeout=60, check=False)
+        return subprocess.run(argv, input=given, env=self.env, capture_output=True, timeout=240, check=False)
 
     def launched(self, event: str, stdin: bytes | dict[str, Any]) -> dict[str, Any]:
         done = self.launch(event, stdin)
@@ -138,4 +138,4 @@ def git(folder: Path, *arguments: str) -> None:
     found = shutil.which("git")
     assert found
     who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
-    subprocess.run([found, *who, *arguments], cwd=folder, check=True, timeout=60, capture_output=True)
+    subprocess.run([found, *who, *arguments], cwd=folder, check=True, timeout=240, capture_output=True)

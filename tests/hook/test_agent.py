@@ -20,7 +20,7 @@ def stage(tmp_path: Path) -> Stage:
 def run(stage: Stage, *words: str, program: Path = PROGRAM) -> subprocess.CompletedProcess[str]:
     argv = ["sh", str(program), *words]
     env = {**stage.env, "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(argv, cwd=stage.project, env=env, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(argv, cwd=stage.project, env=env, capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_it_can_be_called_by_its_name_alone(stage: Stage) -> None:
@@ -29,7 +29,7 @@ def test_it_can_be_called_by_its_name_alone(stage: Stage) -> None:
     assert found == str(PROGRAM)
     argv = [found, "task", "ls"]
     assert (
-        subprocess.run(argv, cwd=stage.project, env=env, capture_output=True, timeout=60, check=False).returncode == 0
+        subprocess.run(argv, cwd=stage.project, env=env, capture_output=True, timeout=240, check=False).returncode == 0
     )
 
 

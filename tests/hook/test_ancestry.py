@@ -19,7 +19,7 @@ def asked_below(*, outer: dict[str, str], inner: str) -> str:
     shell = f"import os, subprocess; {inner}; subprocess.run([{sys.executable!r}, '-c', {claude!r}])"
     argv = [sys.executable, "-c", shell]
     env = {**os.environ, **outer}
-    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=240, check=True).stdout.strip()
 
 
 @pytest.mark.parametrize(

@@ -102,5 +102,5 @@ def test_a_check_that_was_ended_before_its_hook_has_not_failed(tmp_path: Path, n
     pid = pid_in(tmp_path / "pid")
     os.killpg(pid, number)
     hook.send_signal(signal.SIGTERM)
-    said, _ = hook.communicate(timeout=60)
+    said, _ = hook.communicate(timeout=240)
     assert (said, hook.returncode != 0, is_gone(pid)) == (b"", True, True)

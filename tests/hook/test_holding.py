@@ -28,7 +28,7 @@ def claude() -> "Iterator[subprocess.Popen[bytes]]":
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
 
 
 def begin(stage: Stage, source: str, session: str) -> None:

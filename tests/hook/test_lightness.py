@@ -28,7 +28,7 @@ def loaded(stage: Stage, event: str, **fields: Any) -> set[str]:
         input=json.dumps({**STOP, "cwd": str(stage.project), **fields}).encode(),
         env=stage.env,
         capture_output=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     assert stage.log == ""

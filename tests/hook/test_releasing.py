@@ -51,7 +51,7 @@ def killed_after(stage: Stage, writes: int, message: str) -> bool:
     call = stage.call(message)
     tests = str(Path(__file__).parent.parent)
     code = KILLED.format(tests=tests, after=writes, env=stage.env, event=dict(call.event))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=240, check=False)
     assert done.returncode in {0, -signal.SIGKILL}, done.stderr.decode()
     return done.returncode != 0
 

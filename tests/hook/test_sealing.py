@@ -35,4 +35,4 @@ def test_a_key_that_is_spoilt_is_replaced(tmp_path: Path) -> None:
 def test_many_who_make_it_at_once_have_the_same(tmp_path: Path) -> None:
     code = f"from untildone.hook.sealing import seal_of; print(seal_of({str(tmp_path / 'home')!r}, 'note', b'x'))"
     making = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(6)]
-    assert len({process.communicate(timeout=60)[0] for process in making}) == 1
+    assert len({process.communicate(timeout=240)[0] for process in making}) == 1

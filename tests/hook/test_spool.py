@@ -87,7 +87,7 @@ for number in range(50):
     spool.tell({str(tmp_path)!r}, {LOOP!r}, "tool", 100.0, detail="x" * 500)
 """
     writing = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
-    assert [process.wait(timeout=60) for process in writing] == [0] * 4
+    assert [process.wait(timeout=240) for process in writing] == [0] * 4
     lines = [line for line in told(tmp_path) if line]
     assert len(lines) == 200
     assert [line.prev for line in lines] == [0, *(line.number for line in lines[:-1])]

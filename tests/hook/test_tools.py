@@ -391,7 +391,7 @@ def test_what_cannot_be_undone_is_refused_and_written_down(stage: Stage) -> None
 
 def git(stage: Stage, *argv: str) -> None:
     named = ["-c", "user.name=n", "-c", "user.email=e@x"]
-    subprocess.run(["git", "-C", str(stage.project), *named, *argv], check=True, timeout=60, capture_output=True)
+    subprocess.run(["git", "-C", str(stage.project), *named, *argv], check=True, timeout=240, capture_output=True)
 
 
 def test_throwing_changes_away_is_refused_and_nothing_of_the_repositorys_settings_runs(

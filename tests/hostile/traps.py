@@ -67,7 +67,7 @@ class Trap:
         self.config(f'[remote "origin"]\n\turl = {url}\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n{more}')
 
     def git(self, *args: str) -> None:
-        subprocess.run(["git", *args], cwd=self.folder, check=True, capture_output=True, timeout=60)
+        subprocess.run(["git", *args], cwd=self.folder, check=True, capture_output=True, timeout=240)
 
     def git_folder_at(self, name: str) -> Path:
         """A folder that git takes for a repository, with a config that runs something."""

@@ -58,7 +58,7 @@ def ask(
     method: str = "POST",
 ) -> Answer:
     """Send one request on a connection of its own."""
-    connection = http.client.HTTPConnection("127.0.0.1", model.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", model.port, timeout=240)
     data = request if isinstance(request, bytes) else json.dumps(request).encode()
     headers = {"x-claude-code-session-id": session} if session else {}
     try:
@@ -99,6 +99,6 @@ def run_claude(model: ScriptedModel, folder: Path, *arguments: str, stdin: str |
         [bundled_claude(), "-p", *prompt, "--output-format", "stream-json", "--verbose",
          "--permission-mode", "acceptEdits", "--allowedTools", "Bash", *arguments],
         cwd=folder, env=claude_environment(home, model.url), input=stdin or "",
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
     return ClaudeRun(done.returncode, [json.loads(line) for line in done.stdout.splitlines()])

@@ -82,7 +82,7 @@ def test_a_killed_client_leaves_a_cut_reply(tmp_path: Path) -> None:
             model.wait_for_request(1)
         finally:
             os.kill(process.pid, signal.SIGKILL)
-            process.wait(timeout=60)
+            process.wait(timeout=240)
     assert [line.complete for line in model.ledger.lines] == [False]
 
 

@@ -46,7 +46,7 @@ def ask(github: ScriptedGitHub, method: str, path: str, body: Any = None, **head
     known = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json", **headers}
     asked = request.Request(github.url + path, data=data, method=method, headers=known)
     try:
-        with request.urlopen(asked, timeout=60) as answer:
+        with request.urlopen(asked, timeout=240) as answer:
             return answer.status, json.loads(answer.read() or b"null")
     except error.HTTPError as refused:
         with refused:

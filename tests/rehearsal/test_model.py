@@ -152,7 +152,7 @@ def test_closing_drops_what_is_under_way_and_books_it() -> None:
     waiting.start()
     model.wait_for_request(1)
     model.close()
-    waiting.join(timeout=60)
+    waiting.join(timeout=240)
     assert not waiting.is_alive()
     (failure,) = failures
     assert isinstance(failure, ConnectionResetError)
@@ -162,7 +162,7 @@ def test_closing_drops_what_is_under_way_and_books_it() -> None:
 
 def test_one_connection_serves_many_requests() -> None:
     with ScriptedModel(script(Reply(text="{n}"), Reply(status=500), Reply(text="{n}"))) as model:
-        connection = http.client.HTTPConnection("127.0.0.1", model.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", model.port, timeout=240)
         said = []
         for _ in range(3):
             connection.request("POST", "/v1/messages", json.dumps(body("hi")))
@@ -219,7 +219,7 @@ def test_bad_bodies_are_refused_and_change_nothing(data: bytes) -> None:
 )
 def test_a_request_without_an_honest_length_is_refused(raw: bytes) -> None:
     with ScriptedModel(script(Reply(text="a"))) as model:
-        with socket.create_connection(("127.0.0.1", model.port), timeout=60) as client:
+        with socket.create_connection(("127.0.0.1", model.port), timeout=240) as client:
             client.sendall(raw)
             assert client.recv(100).startswith(b"HTTP/1.1 400 ")
         assert ask(model, body("hi")).text == "a"
@@ -273,13 +273,13 @@ def test_as_a_program_of_its_own_it_writes_its_ledger_line_by_line(tmp_path: Pat
         assert server.stdout is not None
         port = int(server.stdout.readline().rsplit(":", 1)[1])
         for _ in range(2):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=240)
             connection.request("POST", "/v1/messages", json.dumps(body("hi")))
             connection.getresponse().read()
             connection.close()
     finally:
         server.kill()
-        server.communicate(timeout=60)
+        server.communicate(timeout=240)
     lines = [json.loads(line) for line in ledger.read_text(encoding="utf-8").splitlines()]
     assert [(line["n"], line["complete"]) for line in lines] == [(1, True), (2, True)]
 

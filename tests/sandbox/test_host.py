@@ -290,7 +290,7 @@ async def test_no_zombie_is_left(tmp_path: Path, number: int) -> None:
     before = dead()
     for _ in range(number):
         assert await run("sh", "-c", "(setsid true &) ; exit 3", cwd=tmp_path) == (3, b"", "")
-        told = await run_command("(setsid true &) ; exit 4", cwd=tmp_path, timeout=60, behind=CHECK)
+        told = await run_command("(setsid true &) ; exit 4", cwd=tmp_path, timeout=240, behind=CHECK)
         assert told.exit_code == 4
     assert await eventually(lambda: set(dead()) <= set(before))
 

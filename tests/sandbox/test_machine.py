@@ -48,7 +48,7 @@ def test_a_small_disk_is_seen_filling_up(tmp_path: Path) -> None:
     ran = subprocess.run(
         ["unshare", *as_user, "--mount", "sh", "-c", mount, "sh",
          str(disk), sys.executable, str(script), str(elsewhere)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     if ran.returncode == _NOT_ALLOWED:
         pytest.skip(f"this system lets nobody mount a disk of its own: {ran.stderr.strip()}")

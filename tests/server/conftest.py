@@ -50,7 +50,7 @@ async def _make_tables(url: str) -> None:
 
 
 async def _empty(url: str) -> None:
-    connection = await asyncpg.connect(url, timeout=60)
+    connection = await asyncpg.connect(url, timeout=240)
     try:
         await connection.execute("SET lock_timeout = '20s'")
         await connection.execute(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY")

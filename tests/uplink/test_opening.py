@@ -148,7 +148,7 @@ async def test_a_run_with_a_server_is_reported_without_secrets_and_steered(tmp_p
             json.dumps(body).encode(),
             {"Content-Type": "application/json", "Authorization": f"Bearer {token}"},
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=240) as answer:
             assert answer.status == 202
 
     async def first(told: Order) -> Outcome:

@@ -85,7 +85,7 @@ async def test_bytes_that_are_not_text_are_replaced_and_hashed_as_they_were(tmp_
 async def test_huge_output_is_hashed_whole_and_kept_in_part(tmp_path, behind):
     size = 40_000_000
     command = f"head -c {size} /dev/zero | tr '\\0' x; echo end"
-    result = await run_command(command, cwd=tmp_path, behind=behind, timeout=60, output_cap=1000)
+    result = await run_command(command, cwd=tmp_path, behind=behind, timeout=240, output_cap=1000)
     assert len(result.output_tail) == 1000
     assert result.output_tail.endswith("xend\n")
     assert result.sha256 == hashlib.sha256(b"x" * size + b"end\n").hexdigest()
@@ -143,7 +143,7 @@ import asyncio, sys
 from untildone.sandbox.host import behind_guard
 from untildone.witness.command import run_command
 behind = behind_guard(whole_tree=sys.argv[1] == "check")
-asyncio.run(run_command(sys.argv[2], cwd=sys.argv[3], timeout=60, behind=behind))
+asyncio.run(run_command(sys.argv[2], cwd=sys.argv[3], timeout=240, behind=behind))
 """
 
 

@@ -35,13 +35,13 @@ def test_what_is_advised_to_begin_with_works(tmp_path: Path) -> None:
     run, worker = (html.unescape(found) for found in re.findall(r"<pre><code>(.*?)</code></pre>", said, re.DOTALL))
     folder = tmp_path / "project"
     folder.mkdir()
-    subprocess.run(["git", "init", "-q", str(folder)], check=True, timeout=60)
+    subprocess.run(["git", "init", "-q", str(folder)], check=True, timeout=240)
     place = Path(sys.executable).parent
     env = {"PATH": f"{place}:{os.environ['PATH']}", "HOME": str(tmp_path), "ANTHROPIC_API_KEY": "dummy"}
 
     def works(line: str) -> str:
         done = subprocess.run(
-            ["sh", "-c", line], cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False
+            ["sh", "-c", line], cwd=folder, env=env, capture_output=True, text=True, timeout=400, check=False
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
