@@ -68,7 +68,7 @@ def test_a_contract_with_everything(tmp_path: Path, env: dict[str, str]) -> None
     contract = spec_of(written(tmp_path, FULL), env).contract
     assert contract.checks == (
         CheckSpec(name="unit", command="pytest -q"),
-        CheckSpec(name="npm test", command="npm test", folder="web", timeout=400.0),
+        CheckSpec(name="npm test", command="npm test", folder="web", timeout=120.0),
         CheckSpec(name="hidden check 1", command="secret", hidden=True),
         CheckSpec(name="tree-clean", kind="tree-clean"),
     )

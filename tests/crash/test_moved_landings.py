@@ -98,6 +98,7 @@ def last_points(folder: Path, server: Server, land: str, kinds: tuple[str, ...])
     return [found[kind] for kind in kinds]
 
 
+@pytest.mark.soak
 def test_death_after_the_forge_merged_and_a_move(tmp_path: Path, server: Server) -> None:
     moved(tmp_path / "stage", server, "pr", "sudden", "after forge merge 1")
 

@@ -20,6 +20,7 @@ def check(tmp_path: Path, kills: int, seed: int, uid: int | None = None) -> None
     assert (sums.kills, sums.wrong) == (kills, 0), "\n".join(told)
 
 
+@pytest.mark.soak
 def test_two_kills_at_random_moments(tmp_path: Path) -> None:
     check(tmp_path, 2, seed=15)
 

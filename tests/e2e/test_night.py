@@ -45,6 +45,7 @@ def may_have_namespaces() -> bool:
     return any(subprocess.run(argv, capture_output=True, timeout=10, check=False).returncode == 0 for argv in tries)
 
 
+@pytest.mark.soak
 def test_a_short_night_is_green_where_the_loop_does_well_and_red_where_a_policy_is_broken(tmp_path: Path) -> None:
     folder = repository(tmp_path, {"untildone-night.md": "a file that the rehearsal must leave alone\n"})
     before = sorted(path.name for path in folder.iterdir())

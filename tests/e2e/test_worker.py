@@ -164,6 +164,7 @@ def assert_unnoticed(server: Server, stage: Stage, run_id: str, *, done: int) ->
     assert heard(server, run_id) == ["first word", "second word", "third word"]
 
 
+@pytest.mark.soak
 def test_the_server_dies_twice_and_the_wire_is_cut_but_every_event_arrives_once(
     mortal_server: Server, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """Stands between the loop and a program, so that nothing of the program outlives the loop.
 
-Run as `python3 -I -S guard.py [OPTIONS] PARENT_PID [PIPE MEMORY PATH] -- program arguments...`; stdlib only, ready
-in milliseconds.
+Run as `python3 -I -S guard.py [OPTIONS] PARENT_PID [PIPE MEMORY PATH] -- program arguments...`. It stands before every
+check, hook and commit, so it loads nothing that takes long: `signal` and `contextlib` bring a dozen modules along.
 
 It is two processes, one above the other: the keeper watches the loop, the guard below it watches the program. If
 either is killed (out of memory, `kill -9 $PPID`), the other ends everything: both are subreapers, so that what left
@@ -24,12 +24,16 @@ Without Linux' prctl and /proc (macOS) it degrades: signals are forwarded and th
 killed at its end, but descendants in a group of their own survive, and a busy program survives the loop.
 """
 
-import contextlib
 import os
 import select
-import signal
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal
 
 PARENT_DIED = signal.SIGUSR1
 """Sent by the kernel, once for every thread of the parent that happens to outlive another: not to be told by count."""
@@ -69,6 +73,19 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
+class _ignored:  # noqa: N801 - used like a function
+    """What `contextlib.suppress` does."""
+
+    def __init__(self, *kinds: type[OSError]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> bool:
+        return kind is not None and issubclass(kind, self._kinds)
+
+
 def _prctl(option: int, value: int) -> None:
     if not sys.platform.startswith("linux"):
         return
@@ -90,7 +107,7 @@ def main(arguments: list[str]) -> int:
     wakeup = _listen()
     if not _serve(parent, is_reaper=is_reaper):
         return -signal.SIGTERM  # it died before we could ask to be told
-    with contextlib.suppress(PermissionError):  # already leading a session
+    with _ignored(PermissionError):  # already leading a session
         os.setsid()
     above = parent
     if is_reaper and sys.platform.startswith("linux"):
@@ -118,14 +135,14 @@ def _guard(program: list[str], above: tuple[int, int], wakeup: int, words: "Last
     child = os.fork()
     if child == 0:
         _become(program)
-    with contextlib.suppress(OSError):  # it does so itself; whoever comes first
+    with _ignored(OSError):  # it does so itself; whoever comes first
         os.setpgid(child, child)
     _let_go_of_pipes()
     target = -child if to_group else child
     status, due = _watch(child, target, wakeup, words, above)
     if target < 0 and due is not None:
         _let_tidy_up(target, wakeup, due)
-    with contextlib.suppress(OSError):
+    with _ignored(OSError):
         os.killpg(child, signal.SIGKILL)
     _end_descendants()
     if words.begun or is_zombie(above[1]):
@@ -242,7 +259,7 @@ class LastWords:
         self._shorten()
         if not self._kept:
             return
-        with contextlib.suppress(OSError):
+        with _ignored(OSError):
             whole = f"{self._path}-{os.getsid(0)}.jsonl"
             part = f"{whole}.part"
             # No pathlib: it would double the start-up time.
@@ -364,7 +381,7 @@ def _options(arguments: list[str]) -> tuple[set[str], list[str]]:
 def _reap(child: int) -> int | None:
     """Collect every dead child and adopted orphan; the program's wait status if it was among them."""
     found = None
-    with contextlib.suppress(ChildProcessError):
+    with _ignored(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
@@ -435,7 +452,7 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def _kill(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with _ignored(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
@@ -451,5 +468,10 @@ def _leave(code: int) -> None:
     os._exit(code)
 
 
+def run(arguments: list[str]) -> None:
+    """Do it, and exit as the program did."""
+    _leave(main(arguments))
+
+
 if __name__ == "__main__":
-    _leave(main(sys.argv[1:]))
+    run(sys.argv[1:])

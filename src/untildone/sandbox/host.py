@@ -32,7 +32,9 @@ FAREWELL = 2.5
 """Seconds a guard whose loop died may take to end its program and to write down what that said last."""
 
 
-_GUARD = (sys.executable, "-I", "-S", guard.__file__)
+# As a module it is compiled once; a script would be compiled each time it starts.
+_AS_MODULE = "import sys; sys.path.append(sys.argv[1].rpartition('/')[0]); import guard; guard.run(sys.argv[2:])"
+_GUARD = (sys.executable, "-I", "-S", "-c", _AS_MODULE, guard.__file__)
 
 
 def behind_guard(*, whole_tree: bool) -> tuple[str, ...]:
