@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from untildone.core.dataclass import dataclass
-from untildone.git.branch import Origin, branches, origins_of, remember_origin
+from untildone.git.branch import Origin, origins_of, remember_origin
 from untildone.git.merging import brings_nothing
 from untildone.git.recorded import contains
 from untildone.git.repository import Repository
@@ -28,11 +28,18 @@ class Home:
 async def find_home(repository: Repository, branch: str | None, run_id: str) -> Home:
     """The home of a run that works on this branch, as a driver finds it."""
     origins = await origins_of(repository)
-    # A branch that only a remote has is somebody's too: `git switch` makes a local one of that name.
-    there = {name.partition("/")[2] for name in await branches(repository, "refs/remotes")}
-    known = there | await branches(repository)
+    told = await repository.git("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/remotes")
+    tips: dict[str, str] = {}
+    known: set[str] = set()
+    for line in told.text.splitlines():
+        commit, _, ref = line.partition(" ")
+        name = ref.removeprefix("refs/heads/")
+        if name != ref:
+            tips[name] = commit
+        # A branch that only a remote has is somebody's too: `git switch` makes a local one of that name.
+        known.add(name if name != ref else ref.removeprefix("refs/remotes/").partition("/")[2])
     others = {name for name in known if origins.get(name, Origin()).run_id != run_id}
-    tip = await _tip(repository, branch) if branch else await _commit(repository, "HEAD")
+    tip = tips.get(branch) if branch else await _commit(repository, "HEAD")
     return Home(branch=branch, tip=tip, strange=frozenset(others - {branch}))
 
 
