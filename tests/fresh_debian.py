@@ -7,6 +7,7 @@ Needs root and debootstrap. The Debian is made in FOLDER, and its packages come 
 3. As the same ordinary user, in a clone of their own, both succeed now.
 """
 
+import ast
 import os
 import shutil
 import subprocess
@@ -18,6 +19,8 @@ from pathlib import Path
 from deploy.docker_kit import AUTHORITIES, run
 
 ROOT = Path(__file__).parent.parent
+OURS = "etc/ssl/of-the-machine-around.crt"
+"""Not where Debian has its own: installing its package writes that anew."""
 SUITE = "bookworm"
 USER = "newcomer"
 PACKAGES = ("python3-venv", "bubblewrap", "socat", "iproute2", "procps", "chromium", "curl", "postgresql")
@@ -29,9 +32,9 @@ def make_debian(tree: Path) -> None:
     mirror = next(uri for uri in targets.split() if uri.rstrip("/").endswith("debian"))
     run("debootstrap", "--variant=minbase", "--include=python3,git", SUITE, tree, mirror, timeout=1800)
     # How this machine reaches its package indexes.
-    (tree / AUTHORITIES).parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(Path("/") / AUTHORITIES, tree / AUTHORITIES)
-    for name in ("etc/pip.conf", "etc/resolv.conf", "etc/hosts"):
+    (tree / "etc/ssl").mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(Path("/") / AUTHORITIES, tree / OURS)
+    for name in ("etc/resolv.conf", "etc/hosts"):
         if (Path("/") / name).exists():
             shutil.copyfile(Path("/") / name, tree / name)
     for settings in Path("/etc/apt/apt.conf.d").iterdir():
@@ -42,10 +45,20 @@ def make_debian(tree: Path) -> None:
     run("chroot", tree, "chown", "-R", USER, f"/home/{USER}")
 
 
+def pip_settings() -> dict[str, str]:
+    """What pip is told on this machine, in whatever place, as variables."""
+    lines = run(sys.executable, "-m", "pip", "config", "list").splitlines()
+    pairs = (line.partition("=") for line in lines)
+    return {
+        f"PIP_{key.rpartition('.')[2].upper().replace('-', '_')}": str(ast.literal_eval(value))
+        for key, _, value in pairs
+    }
+
+
 def dev(tree: Path, user: str, verb: str) -> tuple[int, str]:
     """`./dev VERB` of that user, in namespaces of its own: what it starts ends with it."""
     home = "/root" if user == "root" else f"/home/{user}"
-    known = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
+    known = pip_settings() | {"PIP_CERT": f"/{OURS}", "SSL_CERT_FILE": f"/{OURS}"}
     given = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": home, **known}
     argv: Sequence[str | Path] = (
         "unshare", "--mount", "--pid", "--fork", "--kill-child", f"--mount-proc={tree}/proc", "sh", "-c", INSIDE, "sh",
