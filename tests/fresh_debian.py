@@ -8,7 +8,6 @@ Needs root and debootstrap. The Debian is made in FOLDER, and its packages come 
 """
 
 import ast
-import os
 import shutil
 import subprocess
 import sys
