@@ -138,6 +138,21 @@ def test_what_is_kept_is_what_the_docs_say() -> None:
     assert [place for place in places if f"`{place}" not in text] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("../README.md", "docs/permissions.md"),
+        ("quickstart.md", "permissions.md"),
+        ("overnight.md", "permissions.md"),
+        ("plugin.md", "permissions.md"),
+    ],
+)
+def test_a_page_that_starts_the_agent_says_what_it_may_do(name: str, link: str) -> None:
+    text = page(name)
+    assert f"[permissions]({link})" in text
+    assert name == "plugin.md" or "`--allow-tool RULE`" in text or "`--allow-tool`" in text
+
+
 def test_flags_promised_to_people_who_migrate_exist() -> None:
     known = flags_of(cli)
     rows = re.findall(r"^\|([^|]+)\|([^|]+)\|", page("migrating.md"), re.MULTILINE)

@@ -1,6 +1,7 @@
 """The command `untildone`."""
 
 import gc
+import os
 import sys
 
 
@@ -11,6 +12,10 @@ def main() -> None:
 
         print(f"untildone {__version__}")  # noqa: T201 -- this is what the command is for
         return
+    if os.getpid() == 1:
+        from untildone.cli.first_process import work_in_a_child
+
+        work_in_a_child()
     # What a start makes stays: to look for garbage in it, now and once more at the end, is a fifth of a short command.
     gc.disable()
     try:

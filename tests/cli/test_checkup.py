@@ -297,6 +297,20 @@ def test_the_folder_its_remote_and_who_commits(doctor: Callable[[], Said], proje
     assert found["git"]["detail"].endswith("commits as Ada <ada@example.org>")
 
 
+def test_a_repository_that_git_refuses_is_named_with_the_way_out(
+    doctor: Callable[[], Said], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(project, "init", "-q", "-b", "main")
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    said = doctor()
+    row = rows(said)["folder"]
+    assert (row["status"], said.code) == ("missing", 1)
+    assert "dubious ownership" in row["detail"]
+    assert row["detail"].endswith(f"`git config --global --add safe.directory {project}`")
+
+
 def test_a_run_that_works_here_is_in_the_way(doctor: Callable[[], Said], runs: Runs, project: Path) -> None:
     run_id = runs.begin(project)
     with (runs.path.parent / "locks" / f"{run_id}.lock").open("r+b") as lock:

@@ -11,10 +11,11 @@ import pytest
 
 from engine.rig import FastClock, Rig, claim, idle
 from untildone import wiring
-from untildone.agents.scripted import Act, ScriptedAgent
+from untildone.agents.scripted import Act, ScriptedAgent, Step
 from untildone.core import events as ev
 from untildone.core.outcome import FaultEvidence, Order, Outcome
 from untildone.core.policy import Policy
+from untildone.core.trace import AgentStarted
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.engine.waits import Waits
@@ -106,6 +107,23 @@ async def test_a_clock_set_back_a_little_again_and_again_takes_no_time_away(rig:
     moved = sum(jumped.seconds for jumped in rig.seen(ev.ClockJumped))
     assert -6 * 0.9 - 0.5 < moved < -6 * 0.9 + 1.5
     assert (state.stop_reason, state.attempts) == ("max_runs_reached", 6)
+
+
+@pytest.mark.parametrize(
+    ("policy", "error_type"),
+    [
+        (Policy(max_iterations=1, iteration_timeout=0.5), "timeout"),
+        (Policy(max_runs=9, max_duration=10.0), "limit_reached"),
+    ],
+    ids=["--timeout", "--max-duration"],
+)
+async def test_a_clock_set_back_lifts_no_limit_of_time(rig: Rig, policy: Policy, error_type: str) -> None:
+    running = asyncio.create_task(rig.run([Step(outcome=claim(), delay=300.0)], policy))
+    await rig.until(AgentStarted)
+    assert isinstance(rig.clock, SettableClock)
+    rig.clock.set_by -= HOUR
+    await asyncio.wait_for(running, 60)
+    assert [failed.error_type for failed in rig.seen(ev.IterationFailed)] == [error_type]
 
 
 async def test_looks_at_a_forge_do_not_know_the_clock(rig: Rig) -> None:

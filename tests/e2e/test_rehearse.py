@@ -38,6 +38,7 @@ def test_the_story_is_lived_through_to_a_verified_end(tmp_path: Path) -> None:
         assert said in shown, said
     assert "untildone brief" not in shown
     assert "git log" not in shown
+    assert "API key" not in shown, "nobody has paid"
     assert max(map(len, shown.split("That was a rehearsal")[1].splitlines())) < 80
     assert "Traceback" not in shown + done.stderr
     assert list(tmp_path.glob("untildone-rehearsal-*")) == [], "nothing is left behind"

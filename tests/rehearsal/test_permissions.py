@@ -21,7 +21,8 @@ ORDINARY = (
     # what agents type in any repository
     "git status && git diff --stat | head -20", "git checkout -b fix", "git add -A && git commit -m 'push it later'",
     "git commit -m \"$(cat <<'EOF'\nFix it\n\ngit push comes later\nEOF\n)\"", "git stash && make test; git stash pop",
-    "git -C sub log --oneline -5", "cd sub && ls -la && cd ..", "(cd sub && make)", "cat > f.txt <<EOF\n$HOME\nEOF",
+    "git merge --no-edit main || git merge --abort", "git -C sub log --oneline -5",
+    "cd sub && ls -la && cd ..", "(cd sub && make)", "cat > f.txt <<EOF\n$HOME\nEOF",
     "for f in *.txt; do wc -l $f; done", 'X=$(git rev-parse HEAD); echo "$X"', "find . -name '*.o' -exec rm {} \\;",
     "grep -rn TODO . | sort | uniq -c | awk '{print $1}' > /tmp/untildone-todo.txt 2>&1", "sed -i s/a/b/ a.txt",
     "rm -rf build && mkdir -p build && cp a.txt build/ && mv build/a.txt build/b.txt && touch build/c",

@@ -342,6 +342,40 @@ async def test_leftovers_end_and_a_program_stays_unless_it_waits_for_one(
         await process.end(grace=0.2)
 
 
+# A sweep while processes come and go; it ends with what the sweep asked the kernel for.
+BUSY_SWEEP = """
+import subprocess, sys, threading
+from untildone.sandbox.host import HostSpawner
+
+opened, over = set(), threading.Event()
+
+def notice(event, arguments):
+    if event in ("open", "os.listdir", "os.scandir"):
+        opened.add(str(arguments[0]))
+
+def come_and_go():
+    while not over.is_set():
+        subprocess.run(["true"], check=True)
+
+coming = threading.Thread(target=come_and_go)
+coming.start()
+sys.addaudithook(notice)
+try:
+    for _ in range(20):
+        assert HostSpawner().sweep("no-such-run") == 0
+finally:
+    over.set()
+    coming.join()
+print(sorted(path for path in opened if "cgroup" in path or "mountinfo" in path))
+"""
+
+
+def test_a_sweep_where_processes_come_and_go_does_not_read_control_groups() -> None:
+    """Groups that vanished while they were listed once ended runs."""
+    done = subprocess.run([sys.executable, "-c", BUSY_SWEEP], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_sweep_spares_itself_and_its_ancestors(token: str) -> None:
     script = "from untildone.sandbox.host import HostSpawner; print(HostSpawner().sweep('nested'))"
     shell = ["sh", "-c", f'"{sys.executable}" -c "{script}"; echo alive']

@@ -155,7 +155,7 @@ def _keep(guard: int, loop: int, wakeup: int, memory: int) -> int:
     _let_go_of_pipes()
     watch = LoopWatch(loop, memory)
     due: list[tuple[float, int]] = []
-    while (status := _reap(guard)) is None:
+    while (status := reap(guard)) is None:
         ready, _, _ = select.select([wakeup], [], [], LOOK_EVERY if memory >= 0 else None)
         for number in os.read(wakeup, 512) if ready else b"":
             if number != signal.SIGCHLD:
@@ -327,7 +327,7 @@ def _watch(child: int, target: int, wakeup: int, words: LastWords, above: tuple[
     """
     steps: tuple[tuple[int, float], ...] = ()
     due: float | None = None
-    while (status := _reap(child)) is None:
+    while (status := reap(child)) is None:
         timeout = None if due is None else max(0.0, due - time.monotonic())
         ready, _, _ = select.select([wakeup, *words.sources], [], [], timeout)
         numbers = os.read(wakeup, 512) if wakeup in ready else b""
@@ -359,7 +359,7 @@ def _has_loop_died(parent: int, loop: int) -> bool:
 def _let_tidy_up(group: int, wakeup: int, due: float) -> None:
     """The program is gone, what it started was asked to end as well: wait for it, unless asked again."""
     while time.monotonic() < due:
-        _reap(0)
+        reap(0)
         try:
             os.kill(group, 0)
         except OSError:  # nobody is left in it
@@ -378,7 +378,7 @@ def _options(arguments: list[str]) -> tuple[set[str], list[str]]:
     return options, arguments
 
 
-def _reap(child: int) -> int | None:
+def reap(child: int) -> int | None:
     """Collect every dead child and adopted orphan; the program's wait status if it was among them."""
     found = None
     with _ignored(ChildProcessError):
@@ -395,7 +395,7 @@ def _end_descendants() -> None:
     """Kill what the program left behind until nothing is left."""
     give_up = time.monotonic() + CLEANUP
     while time.monotonic() < give_up:
-        _reap(0)
+        reap(0)
         # To go through all processes of the machine takes longer than all the rest; most programs leave nothing.
         left = descendants(os.getpid()) if _has_children() else []
         if not left:
