@@ -9,6 +9,7 @@ needs a network of its own: the made-up login of a subscriber must not leave thi
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -46,8 +47,10 @@ LIMIT_SECONDS = 3.0
 THINKS = 1.5
 """Seconds. What happened a second before a tool ran, or after, may have been the tool."""
 LONG_AGO = 3600
-MERGE, SWITCH = "`git merge ", "`git switch "
-"""What a prompt says to an agent that is to merge its base, or to go back to its branch."""
+MERGE = "`git merge "
+"""What a prompt says to an agent that is to merge its base."""
+GO_BACK = re.compile(r"`git switch (untildone/[^`]+)`")
+"""And to one on whose branch the folder is not any more."""
 
 
 # --- kinds of repositories -----------------------------------------------------------------------------------
@@ -254,6 +257,14 @@ def merging(kind: Kind, repo: Path, number: int) -> tuple[Reply, ...]:
     )
 
 
+def going_back(kind: Kind, branch: str) -> tuple[Reply, ...]:
+    return (
+        calls("Bash", command=f"git switch {branch}"),
+        calls("Bash", command=kind.command),
+        Reply(text=finished("It is on its branch."), input_tokens=5000, output_tokens=300),
+    )
+
+
 @dataclass
 class Conversation:
     """A place in what the agent does for a goal."""
@@ -388,6 +399,8 @@ class Underway:
         number = max(number for number in self.goals if goal_of(self.kind, number) in prompt)
         if MERGE in prompt:
             return Conversation(number, merging(self.kind, self.stage.repo, number))
+        if branch := GO_BACK.search(prompt):
+            return Conversation(number, going_back(self.kind, branch[1]))
         groups = work_on(self.kind, self.stage.repo, number)
         return Conversation(number, groups[min(self._done[number], len(groups) - 1)])
 
@@ -538,6 +551,19 @@ def _switches(night: Underway) -> None:
     night.when(event("landing.held", cause="branch_switched"), lambda: night.git("switch", "-q", branch))
 
 
+def _strays(night: Underway) -> Reply:
+    """While a tool works: it may have been the agent, which is told to go back."""
+    started, switched = (Path(night.stage.env["TMPDIR"], f"{name}-{night.first}") for name in ("started", "switched"))
+
+    def switch() -> None:
+        eventually(started.exists)
+        night.git("switch", "-q", "main")
+        switched.touch()
+
+    night.from_bed(switch)
+    return calls("Bash", command=f"touch {started}; until test -e {switched}; do sleep 0.1; done")
+
+
 def _old_lock(night: Underway) -> None:
     lock = night.stage.repo / ".git" / "index.lock"
     lock.touch()
@@ -595,6 +621,7 @@ TROUBLES = {
     "a commit of a person": Sort(_commits),
     "a conflict with a person": Sort(_conflicts, attempts=1),
     "another branch": Sort(_switches, told="the folder is on branch main now"),
+    "another branch while a tool works": Sort(_strays, told="the folder is on branch main now", attempts=1),
     "an old lock": Sort(_old_lock, told="left behind by a git that is not running any more"),
     "a fresh lock": Sort(_fresh_lock, told="left behind by a git that is not running any more"),
     "a killed loop": Sort(_dies, DEATH, attempts=1),
@@ -778,7 +805,10 @@ NIGHTS = (
     ),
     Night(
         kind=NODE,
-        troubles=(Trouble("no network", 1, 4), Trouble("a commit of a person", 2, 5), Trouble("a power cut", 2, 6)),
+        troubles=(
+            Trouble("no network", 1, 4), Trouble("a commit of a person", 2, 5), Trouble("a power cut", 2, 6),
+            Trouble("another branch while a tool works", 3, 5),
+        ),
         options=INSTALLS,
     ),
     Night(
@@ -788,7 +818,10 @@ NIGHTS = (
     ),
     Night(
         kind=MAKE,
-        troubles=(Trouble("a usage limit", 1, 5), Trouble("a conflict with a person", 2, 7)),
+        troubles=(
+            Trouble("a usage limit", 1, 5), Trouble("a conflict with a person", 2, 7),
+            Trouble("another branch while a tool works", 3, 5),
+        ),
     ),
     Night(
         kind=MAKE,
