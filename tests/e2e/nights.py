@@ -375,15 +375,12 @@ class Underway:
     model: NightModel
     first: int
     """The number of its first goal."""
-    deaths: int = 0
     commits: list[str] = field(default_factory=list)
     """What people committed to the base."""
 
     def __post_init__(self) -> None:
         self.kind = self.night.kind
         self.goals = range(self.first, self.first + GOALS)
-        self.began = time.time()
-        self.served_before = len(self.model.ledger.lines)
         self._to_come = list(self.night.troubles)
         self._steps = Counter[int]()
         self._done = Counter[int]()
@@ -581,7 +578,6 @@ def _fresh_lock(night: Underway) -> None:
 def _dies(night: Underway) -> Reply:
     """The loop is killed; its agent ends with it."""
     agents = guard.descendants(night.driver.pid)
-    night.deaths += 1
     night.driver.send_signal(signal.SIGKILL)
     eventually(lambda: not any(map(is_alive, agents)))
     return UNHEARD
@@ -589,7 +585,6 @@ def _dies(night: Underway) -> Reply:
 
 def _power_fails(night: Underway) -> Reply:
     """Everything is killed at once."""
-    night.deaths += 1
     for pid in [night.driver.pid, *guard.descendants(night.driver.pid)]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
