@@ -133,6 +133,36 @@ def test_a_chain_cut_between_two_goals_says_so_and_goes_on_with_resume(
     assert "not started" not in say("status", first).out
 
 
+def test_the_same_command_continues_a_chain_where_its_loop_was_killed(
+    say: Say, runs: Runs, background: Background, goals: list[str]
+) -> None:
+    first = cut_chain(runs, background, "The second goal", "The third goal")
+    command = ("run", "The first goal", "--name", "night", *background.flags, *goals)
+    for times in (1, 2):  # nothing of the second goal is in the log; its agent was working
+        killed = background.popen(*command)
+        background.working(times)
+        killed.kill()
+        killed.communicate()
+        assert [state.phase for state in chain(runs, first)] == ["completed", "running"]
+    background.let_go()
+    said = say(*command, "--json")
+    assert said.code == 0, said.err
+    assert "goal 2 of 3" in said.err
+    assert [state.phase for state in chain(runs, first)] == ["completed"] * 3
+    assert len(runs.list()) == 3, "no goal was begun twice"
+    assert "resuming" not in say(*command, "--new").err
+    assert len(runs.list()) == 6
+
+
+def test_other_goals_after_the_first_are_another_chain(
+    say: Say, runs: Runs, background: Background, goals: list[str]
+) -> None:
+    cut_chain(runs, background, "The second goal", "Something else")
+    background.let_go()
+    assert say("run", "The first goal", "--name", "night", *background.flags, *goals).code == 0
+    assert len(runs.list()) == 4
+
+
 @pytest.mark.soak
 def test_a_chain_of_an_older_version_reads_its_files_and_says_when_it_cannot(
     say: Say, runs: Runs, project: Path, background: Background, goals: list[str]

@@ -4,14 +4,14 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from untildone import config, wiring
-from untildone.cli.chaining import drive_chain
+from untildone.cli.chaining import drive_chain, newest_of_chain, next_job
 from untildone.cli.driving import Job, Output, foreground, opened
 from untildone.cli.guarding import operator_only
 from untildone.cli.options import ThemedCommand, folder_of, setting_options, settled, store_of
@@ -19,6 +19,7 @@ from untildone.cli.own_tree import in_own_tree
 from untildone.cli.preview import preview_text
 from untildone.cli.streams import say
 from untildone.cli.worktrees import list_and_leave
+from untildone.core.chain import has_next
 from untildone.core.changed import settings_changed
 from untildone.core.coherence import remarks
 from untildone.core.dataclass import dataclass
@@ -185,8 +186,11 @@ async def _planned(spec: RunSpec, policy: Policy, wish: Wish, store: Path) -> Jo
 
 
 async def job_for(log: EventLog, spec: RunSpec, policy: Policy, wish: Wish) -> Job:
-    """A new run, or the unfinished one of this name as this command wants it."""
-    old = None if wish.new else await resumable(log, spec, wiring.system_clock().now())
+    """A new run, or the unfinished one of this name as this command wants it; of a chain, the goal it has come to."""
+    now = wiring.system_clock().now()
+    old = None if wish.new else await resumable(log, spec, now)
+    if old is None and not wish.new and (later := await _open_goal(log, spec, now)):
+        return later
     if old is None or not _wants_to_resume(old):
         return Job(run_id=wiring.new_run_id(), begin=(spec, policy))
     after = count(old.attempts, "iteration")
@@ -198,22 +202,62 @@ async def job_for(log: EventLog, spec: RunSpec, policy: Policy, wish: Wish) -> J
 
 async def resumable(log: EventLog, spec: RunSpec, now: float) -> LoopState | None:
     """The unfinished run of this name that should be continued; says what becomes of one that should not."""
-    rows = [row for row in await log.runs() if row.name == spec.name and row.folder == spec.cwd]
-    newest: RunRow | None = max(rows, key=lambda row: row.created_at, default=None)
+    newest = await _newest(log, spec)
     if newest is None or newest.status == "completed":
         return None
+    return await _continued(log, newest, now)
+
+
+async def _newest(log: EventLog, spec: RunSpec) -> RunRow | None:
+    rows = [row for row in await log.runs() if row.name == spec.name and row.folder == spec.cwd]
+    return max(rows, key=lambda row: row.created_at, default=None)
+
+
+async def _continued(log: EventLog, newest: RunRow, now: float) -> LoopState | None:
+    """The state of this run, if it is to be continued."""
     state = await load_state(log, newest.run_id)
     if not state.run_id or state.phase == "completed":
         return None
     refuse_elsewhere(state)
-    if now - newest.updated_at > state.policy.session_expiry and not newest.alive:
-        age = format_duration(now - newest.updated_at)
-        say(f"the last run of this name is {age} old: starting anew (`untildone resume {newest.run_id}` continues it)")
+    if _is_too_old(newest, state, now):
         return None
     if state.phase == "suspended" and limit_of(state.stop_reason or "") is not None:
         say(f"starting anew; `untildone resume {newest.run_id}` with a higher limit continues the last run")
         return None
     return state
+
+
+def _is_too_old(newest: RunRow, state: LoopState, now: float) -> bool:
+    if newest.alive or now - newest.updated_at <= state.policy.session_expiry:
+        return False
+    age = format_duration(now - newest.updated_at)
+    say(f"the last run of this name is {age} old: starting anew (`untildone resume {newest.run_id}` continues it)")
+    return True
+
+
+async def _open_goal(log: EventLog, spec: RunSpec, now: float) -> Job | None:
+    """The goal that a chain has come to which the same command began; it keeps its limits, which are what is left."""
+    begun = await _newest(log, spec)
+    first = await load_state(log, begun.run_id) if begun is not None and spec.then else None
+    if first is None or not has_next(first):
+        return None
+    if (first.spec.goal, first.spec.then_goals) != (spec.goal, spec.then_goals):
+        return None
+    state = await newest_of_chain(log, first)
+    (row,) = [row for row in await log.runs() if row.run_id == state.run_id]
+    number = len(spec.then) - len(state.spec.then) + 1
+    if has_next(state):
+        too_old = _is_too_old(row, state, now)
+        return None if too_old else replace(next_job(state), greeting=_goes_on_with(number + 1, spec))
+    old = await _continued(log, row, now)
+    if old is None or not _wants_to_resume(old):
+        return None
+    asked = (ResumeRequested(by="cli"),) if old.paused else ()
+    return Job(run_id=old.run_id, before=asked, greeting=_goes_on_with(number, spec))
+
+
+def _goes_on_with(number: int, spec: RunSpec) -> str:
+    return f"continuing with goal {number} of {len(spec.then) + 1} (--new starts afresh)"
 
 
 def _wants_to_resume(old: LoopState) -> bool:
