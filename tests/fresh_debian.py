@@ -22,7 +22,7 @@ OURS = "etc/ssl/of-the-machine-around.crt"
 """Not where Debian has its own: installing its package writes that anew."""
 SUITE = "bookworm"
 USER = "newcomer"
-PACKAGES = ("python3-venv", "bubblewrap", "socat", "iproute2", "procps", "chromium", "curl", "postgresql")
+PACKAGES = ("python3-venv", "bubblewrap", "socat", "iproute2", "procps", "chromium", "curl", "make", "postgresql")
 INSIDE = 'mount --rbind /dev "$1/dev" && mount --rbind /sys "$1/sys" && shift && exec "$@"'
 
 
