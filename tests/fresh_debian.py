@@ -22,8 +22,32 @@ OURS = "etc/ssl/of-the-machine-around.crt"
 """Not where Debian has its own: installing its package writes that anew."""
 SUITE = "bookworm"
 USER = "newcomer"
-PACKAGES = ("python3-venv", "bubblewrap", "socat", "iproute2", "procps", "chromium", "curl", "make", "postgresql")
-INSIDE = 'mount --rbind /dev "$1/dev" && mount --rbind /sys "$1/sys" && shift && exec "$@"'
+PACKAGES = (
+    "python3-venv",
+    "bubblewrap",
+    "socat",
+    "iproute2",
+    "procps",
+    "chromium",
+    "curl",
+    "make",
+    "libatomic1",
+    "postgresql",
+)
+INSIDE = """
+set -e
+mount --bind "$1" "$1"
+mount --rbind /dev "$1/dev"
+mount --rbind /sys "$1/sys"
+mount -t proc proc "$1/proc"
+mkdir -p "$1/around"
+cd "$1"
+pivot_root . around
+umount -l /around
+shift
+exec "$@"
+"""
+"""A new root, not `chroot`: there the kernel lets nobody make the namespaces of a sandbox."""
 
 
 def make_debian(tree: Path) -> None:
@@ -60,8 +84,8 @@ def dev(tree: Path, user: str, verb: str) -> tuple[int, str]:
     known = pip_settings() | {"PIP_CERT": f"/{OURS}", "SSL_CERT_FILE": f"/{OURS}"}
     given = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": home, **known}
     argv: Sequence[str | Path] = (
-        "unshare", "--mount", "--pid", "--fork", "--kill-child", f"--mount-proc={tree}/proc", "sh", "-c", INSIDE, "sh",
-        tree, "chroot", f"--userspec={user}", tree, "sh", "-c", f"cd {home}/untildone && ./dev {verb}",
+        "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", INSIDE, "sh",
+        tree, "chroot", f"--userspec={user}", "/", "sh", "-c", f"cd {home}/untildone && ./dev {verb}",
     )  # fmt: skip
     began = time.monotonic()
     done = subprocess.run(argv, env=given, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
