@@ -1,0 +1,203 @@
+"""What leads out of a sandbox: a table, asked for every request. The connections are in `sandbox/door`."""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Literal
+from urllib.parse import urlsplit
+
+from untildone.core.dataclass import dataclass
+from untildone.errors import ConfigError
+
+Network = Literal["registries", "open", "none"]
+"""`registries`: the package registries and what is allowed by name; `open`: every host; `none`: the model alone."""
+
+MODEL_HOST = "door.invalid"
+"""What the model is called inside. Such a name exists nowhere, so nothing can be sent past the door by mistake."""
+REGISTRIES = {
+    "pypi": ("pypi.org", "files.pythonhosted.org"),
+    "npm": ("registry.npmjs.org",),
+    "debian": ("deb.debian.org:80", "deb.debian.org", "security.debian.org:80", "security.debian.org"),
+    "crates": ("index.crates.io", "static.crates.io", "crates.io"),
+    "go": ("proxy.golang.org", "sum.golang.org"),
+}
+_HTTPS = 443
+_PORTS = {"http": 80, "https": _HTTPS}
+_LAST_PORT = 65535
+_NAME = re.compile(r"(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,62})\.)*[a-z0-9_](?:[a-z0-9_-]{0,62})\Z")
+_REFUSED_HEADERS = frozenset({"authorization", "x-api-key", "cookie", "proxy-authorization"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRule:
+    """A host that may be reached, or with `*.` in front all below a name; port 0: any."""
+
+    name: str
+    port: int = _HTTPS
+
+    def covers(self, host: str, port: int) -> bool:
+        """Whether this host at this port is meant."""
+        if self.port not in (0, port):
+            return False
+        return host.endswith(self.name[1:]) if self.name.startswith("*.") else host == self.name
+
+    def __str__(self) -> str:
+        shown = f"[{self.name}]" if ":" in self.name else self.name
+        return shown if self.port == _HTTPS else f"{shown}:{self.port or '*'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A host that is reached through us: what authenticates is added outside, so that nobody inside has it."""
+
+    host: str
+    """As it is called inside."""
+    upstream: str
+    """Scheme, host and port, and a path to put in front."""
+    adds: tuple[tuple[str, str], ...] = ()
+    """Headers, instead of those that were sent."""
+    calls: tuple[tuple[str, str], ...] = (("", "/"),)
+    """What may be asked: a method ("" for any) and how the path begins."""
+
+    def permits(self, method: str, path: str) -> bool:
+        """Whether this may be asked. A path with dots in it could lead out of what is permitted."""
+        plain = path.partition("?")[0]
+        is_straight = ".." not in plain and "%2e" not in plain.lower() and "//" not in plain
+        return is_straight and any(verb in ("", method) and plain.startswith(begins) for verb, begins in self.calls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Everything that leads out."""
+
+    ways: tuple[Way, ...] = ()
+    rules: tuple[HostRule, ...] = ()
+    network: Network = "registries"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """Ask this host in the name of whoever asked, with these headers in place of theirs."""
+
+    url: str
+    adds: tuple[tuple[str, str], ...] = ()
+    withheld: frozenset[str] = frozenset()
+    """Names of headers that are not passed on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tunnel:
+    """Connect to this host and pass on what both sides say, unread."""
+
+    host: str
+    port: int
+    named: bool
+    """A rule names exactly this host: only then may it be one of this machine."""
+    path: str = ""
+    """What to ask for, where it is asked for in plain HTTP."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Nothing leads there."""
+
+    host: str
+    said: str
+
+
+Answer = Forward | Tunnel | Refused
+
+
+def model_way(base_url: str, adds: Sequence[tuple[str, str]]) -> Way:
+    """The way to the model: what Claude Code asks of it, and no other part of the same account."""
+    calls = (("POST", "/v1/messages"), ("GET", "/v1/models"), ("HEAD", "/"))
+    return Way(host=MODEL_HOST, upstream=base_url.rstrip("/"), adds=tuple(adds), calls=calls)
+
+
+def host_rules(wanted: Iterable[str]) -> tuple[HostRule, ...]:
+    """The rules that names of registries and hosts stand for. ConfigError for what is neither."""
+    names = (name for word in wanted for name in REGISTRIES.get(word.strip().lower(), (word,)))
+    return tuple(dict.fromkeys(map(host_rule, names)))
+
+
+def host_rule(text: str) -> HostRule:
+    """`NAME`, `*.NAME`, `NAME:PORT` or an address. ConfigError for anything else."""
+    word = text.strip().lower()
+    wrong = ConfigError(
+        f"{text!r} is no host that can be allowed: use NAME, *.NAME, NAME:PORT or one of {', '.join(REGISTRIES)}"
+    )
+    name, port = _parted(word)
+    if port is None or not (_is_address(name) or _NAME.match(name)):
+        raise wrong
+    return HostRule(name=name, port=port)
+
+
+def _parted(word: str, otherwise: int = _HTTPS) -> tuple[str, int | None]:
+    """A host and its port; None for one that is none."""
+    if word.startswith("["):
+        name, _, rest = word[1:].partition("]")
+        port = rest.removeprefix(":")
+    elif word.count(":") > 1:
+        name, port = word, ""
+    else:
+        name, _, port = word.partition(":")
+    if not port:
+        return name, otherwise
+    if port == "*":
+        return name, 0
+    number = int(port) if port.isascii() and port.isdigit() and len(port) <= len(str(_LAST_PORT)) else 0
+    return name, number if 0 < number <= _LAST_PORT else None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def answer(table: Table, method: str, target: str, host: str) -> Answer:
+    """What becomes of a request: `target` and `host` as they stand in its first line and its Host header."""
+    if method == "CONNECT":
+        name, port = _parted(target.lower(), otherwise=0)
+        return _beyond(table, name, port) if port else Refused(host=target[:200], said="no host and port")
+    if target.startswith("/"):
+        name, port = _parted(host.lower(), otherwise=_PORTS["http"])
+        path = target
+    else:
+        try:
+            parts = urlsplit(target)
+            name, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
+        except ValueError:
+            return Refused(host=target[:200], said="no address")
+        path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+    way = next((way for way in table.ways if way.host == name), None)
+    if way is not None:
+        if not way.permits(method, path):
+            return Refused(host=name, said=f"{method} {path[:100]} is none of what may be asked there")
+        return Forward(url=way.upstream + path, adds=way.adds, withheld=_REFUSED_HEADERS)
+    found = _beyond(table, name, port)
+    return found if isinstance(found, Refused) else replace(found, path=path)
+
+
+def _beyond(table: Table, name: str, port: int | None) -> Tunnel | Refused:
+    if not name or not port:
+        return Refused(host=name, said="no host and port")
+    rule = next((rule for rule in table.rules if rule.covers(name, port)), None)
+    if table.network == "none" or (rule is None and table.network != "open"):
+        allow = HostRule(name=name, port=port)
+        return Refused(host=str(allow), said=f"it is not allowed: --allow-host {allow} would allow it")
+    return Tunnel(host=name, port=port, named=rule is not None and rule.name == name)
+
+
+def may_lead_to(address: str, *, named: bool) -> bool:
+    """Whether a name may lead to this address: to this machine and its cloud's metadata only if it was named."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    inner = getattr(found, "ipv4_mapped", None) or found
+    is_near = inner.is_loopback or inner.is_link_local or inner.is_unspecified or inner.is_multicast
+    return named or not is_near

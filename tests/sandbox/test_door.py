@@ -1,0 +1,207 @@
+"""The door, asked through its socket; what lies beyond it is a server on this machine."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from untildone.core.door import MODEL_HOST, Refused, Table, host_rules, model_way
+from untildone.core.wire_book import WireReply
+from untildone.sandbox.door import Door, Watcher
+
+pytestmark = pytest.mark.anyio
+
+KEY = (("x-api-key", "the-real-one"),)
+MESSAGE = b'{"type":"message","id":"msg_1","model":"claude-x","usage":{"input_tokens":11,"cache_read_input_tokens":5}}'
+STREAM = (
+    b'event: message_start\ndata: {"type":"message_start","message":' + MESSAGE + b"}\n\n",
+    b'event: message_delta\ndata: {"type":"message_delta","usage":{"outp',
+    b'ut_tokens":42}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n',
+)
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def beyond(handler: Handler) -> AsyncIterator[int]:
+    server = await asyncio.start_server(handler, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+class Stage:
+    """A door, whoever knocks at it, and what was noticed."""
+
+    def __init__(self, folder: Path, table: Table) -> None:
+        self.replies: list[WireReply] = []
+        self.refused: list[Refused] = []
+        self.door = Door(folder, table, Watcher(replied=self.replies.append, refused=self.refused.append))
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[httpx2.AsyncClient]:
+        transport = httpx2.AsyncHTTPTransport(uds=str(self.door.socket))
+        async with self.door, httpx2.AsyncClient(transport=transport, base_url=f"http://{MODEL_HOST}") as inside:
+            yield inside
+
+
+class Upstream:
+    """Answers each request with the same pieces, and remembers what it was sent."""
+
+    def __init__(self, *pieces: bytes, kind: str = "text/event-stream", status: str = "200 OK", more: str = "") -> None:
+        self.pieces, self.kind, self.status, self.more = pieces, kind, status, more
+        self.asked: list[str] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                text = head.decode()
+                length = next(
+                    (int(line.split(":")[1]) for line in text.lower().split("\r\n") if "content-length" in line), 0
+                )
+                self.asked.append(text + (await reader.readexactly(length)).decode())
+                writer.write(f"HTTP/1.1 {self.status}\r\ncontent-type: {self.kind}\r\n{self.more}".encode())
+                writer.write(b"transfer-encoding: chunked\r\n\r\n")
+                for piece in self.pieces:
+                    writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                    await writer.drain()
+                    await self.go_on.wait()
+                writer.write(b"0\r\n\r\n")
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+
+async def test_the_key_is_added_outside_and_what_the_reply_cost_is_noted(tmp_path: Path) -> None:
+    upstream = Upstream(*STREAM, more="anthropic-ratelimit-requests-remaining: 7\r\n")
+    async with beyond(upstream) as port:
+        stage = Stage(tmp_path, Table(ways=(model_way(f"http://127.0.0.1:{port}/base", KEY),)))
+        async with stage.open() as inside:
+            for _ in range(2):
+                headers = {"x-api-key": "placeholder", "authorization": "Bearer mine", "x-more": "kept"}
+                reply = await inside.post("/v1/messages?beta=true", json={"model": "claude-x"}, headers=headers)
+                assert (reply.status_code, reply.content) == (200, b"".join(STREAM))
+    assert all(asked.startswith("POST /base/v1/messages?beta=true HTTP/1.1\r\n") for asked in upstream.asked)
+    assert all("x-api-key: the-real-one" in asked and "x-more: kept" in asked for asked in upstream.asked)
+    assert not any(word in asked for asked in upstream.asked for word in ("placeholder", "Bearer", MODEL_HOST))
+    assert [json.loads(asked.partition("\r\n\r\n")[2]) for asked in upstream.asked] == [{"model": "claude-x"}] * 2
+    first, _ = stage.replies
+    assert (first.status, first.message_id, first.model, first.complete) == (200, "msg_1", "claude-x", True)
+    assert (first.usage.input_tokens, first.usage.output_tokens, first.usage.cache_read_tokens) == (11, 42, 5)
+    assert first.limits == (("anthropic-ratelimit-requests-remaining", "7"),)
+
+
+async def test_pieces_are_passed_on_as_they_come_and_a_reply_that_breaks_off_does_so_inside(tmp_path: Path) -> None:
+    upstream = Upstream(*STREAM)
+    upstream.go_on.clear()
+    async with beyond(upstream) as port:
+        stage = Stage(tmp_path, Table(ways=(model_way(f"http://127.0.0.1:{port}", KEY),)))
+        async with stage.open() as inside:
+            async with inside.stream("POST", "/v1/messages", json={}) as reply:
+                pieces = reply.aiter_raw()
+                assert await anext(pieces) == STREAM[0]
+                upstream.go_on.set()
+                assert b"".join([piece async for piece in pieces]) == b"".join(STREAM[1:])
+
+            async def broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+                )
+                writer.write(b"%x\r\n%b\r\n" % (len(STREAM[0]), STREAM[0]))
+                writer.close()
+
+        async with beyond(broken) as other:
+            stage = Stage(tmp_path, Table(ways=(model_way(f"http://127.0.0.1:{other}", KEY),)))
+            async with stage.open() as inside:
+                with pytest.raises(httpx2.RemoteProtocolError):
+                    await inside.post("/v1/messages", json={})
+    assert [(reply.message_id, reply.complete) for reply in stage.replies] == [("msg_1", False)]
+
+
+async def test_errors_of_the_model_are_passed_on_and_noted(tmp_path: Path) -> None:
+    error = b'{"type":"error","error":{"type":"rate_limit_error"}}'
+    upstream = Upstream(error, kind="application/json", status="429 Too Many Requests", more="retry-after: 9\r\n")
+    async with beyond(upstream) as port:
+        stage = Stage(tmp_path, Table(ways=(model_way(f"http://127.0.0.1:{port}", KEY),)))
+        async with stage.open() as inside:
+            reply = await inside.post("/v1/messages", json={})
+    assert (reply.status_code, reply.headers["retry-after"], reply.content) == (429, "9", error)
+    assert [(seen.status, seen.retry_after, seen.message_id) for seen in stage.replies] == [(429, "9", "")]
+
+
+async def test_a_model_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Table(ways=(model_way("http://127.0.0.1:9", KEY),)))
+    async with stage.open() as inside:
+        reply = await inside.post("/v1/messages", json={})
+        assert reply.status_code == 502
+        assert "127.0.0.1 cannot be reached from inside: it does not answer" in reply.text
+
+
+async def knock(door: Door, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
+    reader, writer = await asyncio.open_unix_connection(door.socket)
+    writer.write(request)
+    return reader, writer, await reader.readuntil(b"\r\n\r\n")
+
+
+async def test_a_tunnel_leads_only_to_what_is_allowed(tmp_path: Path) -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(100))
+        writer.close()
+
+    async with beyond(echo) as port:
+        stage = Stage(tmp_path, Table(rules=host_rules([f"127.0.0.1:{port}"])))
+        async with stage.open():
+            reader, writer, head = await knock(stage.door, b"CONNECT 127.0.0.1:%d HTTP/1.1\r\nhost: x\r\n\r\n" % port)
+            assert head.startswith(b"HTTP/1.1 200 ")
+            writer.write(b"\x16\x03 not http")
+            assert await reader.read() == b"\x16\x03 not http"
+            writer.close()
+            for target in (b"127.0.0.1:1", b"localhost:%d" % port, b"example.org:443"):
+                reader, writer, head = await knock(stage.door, b"CONNECT %b HTTP/1.1\r\nhost: x\r\n\r\n" % target)
+                assert head.startswith(b"HTTP/1.1 403 ")
+                assert b"would allow it" in await reader.read()
+                writer.close()
+    assert [refused.host for refused in stage.refused] == ["127.0.0.1:1", f"localhost:{port}", "example.org"]
+
+
+async def test_a_name_that_leads_to_this_machine_is_refused_unless_it_was_named(tmp_path: Path) -> None:
+    upstream = Upstream(b"hello", kind="text/plain")
+    async with beyond(upstream) as port:
+        request = b"GET http://localhost:%d/x HTTP/1.1\r\nhost: evil.example\r\ncookie: mine\r\n\r\n" % port
+        for table, status in (
+            (Table(network="open"), b"502"),
+            (Table(rules=host_rules([f"localhost:{port}"])), b"200"),
+        ):
+            stage = Stage(tmp_path, table)
+            async with stage.open():
+                _, writer, head = await knock(stage.door, request)
+                assert head.split()[1] == status
+                writer.close()
+    assert upstream.asked == [f"GET /x HTTP/1.1\r\nhost: localhost:{port}\r\nconnection: close\r\ncookie: mine\r\n\r\n"]
+
+
+async def test_whoever_talks_nonsense_disturbs_nobody_and_the_end_ends_all(tmp_path: Path) -> None:
+    upstream = Upstream(*STREAM)
+    async with beyond(upstream) as port:
+        stage = Stage(tmp_path, Table(ways=(model_way(f"http://127.0.0.1:{port}", KEY),)))
+        async with stage.open() as inside:
+            for nonsense in (
+                b"\x00\xff\r\n\r\n",
+                b"GET / HTTP/9\r\n\r\n",
+                b"POST /v1/messages HTTP/1.1\r\n" + b"a" * 70_000,
+            ):
+                reader, writer = await asyncio.open_unix_connection(stage.door.socket)
+                writer.write(nonsense)
+                await reader.read()
+                writer.close()
+            idle = await asyncio.open_unix_connection(stage.door.socket)
+            assert (await inside.post("/v1/messages", json={})).status_code == 200
+        assert await idle[0].read() == b""
+        idle[1].close()
+        assert not stage.door.socket.exists()
