@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
-from urllib.parse import urlsplit
 
 from untildone.core.dataclass import dataclass
 from untildone.errors import ConfigError
@@ -23,7 +22,7 @@ REGISTRIES = {
     "go": ("proxy.golang.org", "sum.golang.org"),
 }
 _HTTPS = 443
-_PORTS = {"http": 80, "https": _HTTPS}
+_HTTP = 80
 _LAST_PORT = 65535
 _NAME = re.compile(r"(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,62})\.)*[a-z0-9_](?:[a-z0-9_-]{0,62})\Z")
 _REFUSED_HEADERS = frozenset({"authorization", "x-api-key", "cookie", "proxy-authorization"})
@@ -164,15 +163,15 @@ def answer(table: Table, method: str, target: str, host: str) -> Answer:
         name, port = _parted(target.lower(), otherwise=0)
         return _beyond(table, name, port) if port else Refused(host=target[:200], said="no host and port")
     if target.startswith("/"):
-        name, port = _parted(host.lower(), otherwise=_PORTS["http"])
+        name, port = _parted(host.lower(), otherwise=_HTTP)
         path = target
     else:
-        try:
-            parts = urlsplit(target)
-            name, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
-        except ValueError:
+        scheme, _, rest = target.partition("://")
+        authority, _, below = rest.partition("/")
+        if scheme.lower() != "http" or "@" in authority or "?" in authority:
             return Refused(host=target[:200], said="no address")
-        path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+        name, port = _parted(authority.lower(), otherwise=_HTTP)
+        path = f"/{below}"
     way = next((way for way in table.ways if way.host == name), None)
     if way is not None:
         if not way.permits(method, path):
