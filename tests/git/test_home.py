@@ -98,3 +98,13 @@ async def test_no_branch_for_an_iteration_is_begun_on_a_strange_one(repo, open_i
     assert f"commits go to branch {first}" in (await workspace.look()).elsewhere
     place = await (await open_in(repo, branch_per="iteration")).prepare(Resumption(branch=first, base="main"))
     assert place.branch == first
+
+
+async def test_a_branch_whose_name_has_a_line_separator_in_it_is_somebodys_too(repo, open_in):
+    name = "a\u2028b"
+    repo.git("branch", name)
+    workspace = await begun(repo, open_in)
+    await work(repo, workspace, 1)
+    repo.git("branch", "-f", name)
+    astray = await work(repo, workspace, 2, after=lambda: repo.git("switch", "-q", name))
+    assert (astray.commit, astray.left) == (None, ("f2",))

@@ -31,7 +31,8 @@ async def find_home(repository: Repository, branch: str | None, run_id: str) -> 
     told = await repository.git("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/remotes")
     tips: dict[str, str] = {}
     known: set[str] = set()
-    for line in told.text.splitlines():
+    # Not `splitlines`: some of what that takes for the end of a line may stand in a name.
+    for line in filter(None, told.text.split("\n")):
         commit, _, ref = line.partition(" ")
         name = ref.removeprefix("refs/heads/")
         if name != ref:

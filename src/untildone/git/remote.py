@@ -1,5 +1,6 @@
 """What goes to a remote and comes from it: never by force, never with a question to a terminal, always bounded."""
 
+import asyncio
 import re
 from typing import Never
 
@@ -41,10 +42,10 @@ class Remote:
 
     async def place(self) -> str:
         """Where fetches come from and, if that is elsewhere, where pushes go, without logins; "" without a remote."""
-        told = (await self.repository.git("remote", "-v")).text.splitlines()
-        rows = (line.partition("\t") for line in told)
-        places = (place.rpartition(" ")[0] for name, _, place in rows if name == self.name)
-        return ", ".join(dict.fromkeys(_SECRET.sub("", place) for place in places))
+        ways = (self.repository.git("remote", "get-url", *way, self.name, check=False) for way in ((), ("--push",)))
+        asked = await asyncio.gather(*ways)
+        found = dict.fromkeys(_SECRET.sub("", one.text) for one in asked if one.code == 0)
+        return ", ".join(found)
 
     async def push(self, commit: str, branch: str) -> None:
         """Bring a commit to a branch of that name there. The user's hooks have their say."""
