@@ -17,7 +17,8 @@ from stopwatch import seconds_of
 from untildone.core.policy import RunSpec
 from untildone.git.rooms import CommitRooms
 from untildone.git.workspace import open_workspace
-from untildone.sandbox.bubblewrap import Bubblewrap, can_enclose
+from untildone.sandbox.bubblewrap import can_enclose
+from untildone.sandbox.clean_room import CleanRoom
 
 GATE = 3.0
 ENCLOSED_GATE = 1.3
@@ -60,7 +61,7 @@ def measure(*, quick: bool) -> Result:
 async def _take_turns(place: Path, repo: Path, rounds: int) -> tuple[list[float], ...]:
     spec = RunSpec(goal="g", cwd=str(repo), name="n")
     rooms = (await open_workspace(spec, run_id="bench", private=place / "private")).rooms(place / "rooms")
-    enclosure = Bubblewrap(can_enclose(), env=os.environ, own=(place / "rooms",))
+    enclosure = CleanRoom(can_enclose(), env=os.environ, own=(place / "rooms",))
     bare, ours, whole, enclosed = [], [], [], []
     for number in range(rounds):
         bare.append(_plain(repo, place / f"plain-{number}"))
@@ -79,7 +80,7 @@ def _plain(repo: Path, place: Path) -> float:
 
 
 async def _room(
-    rooms: CommitRooms, root: Path, enclosure: Bubblewrap | None = None, repo: Path = Path()
+    rooms: CommitRooms, root: Path, enclosure: CleanRoom | None = None, repo: Path = Path()
 ) -> tuple[float, float]:
     began = time.perf_counter()
     async with rooms.open("HEAD") as checkout:

@@ -285,7 +285,8 @@ async def _refuse_unusable(contract: Contract) -> None:
 
 def _sealing(spec: RunSpec, around: Surroundings, end_leftovers: Callable[[], int]) -> "Sealing":
     """Where checks see only the commit, if that can be had here. ConfigError when it must be and cannot."""
-    from untildone.sandbox.bubblewrap import INSTALL, Bubblewrap, can_enclose
+    from untildone.sandbox.bubblewrap import INSTALL, can_enclose
+    from untildone.sandbox.clean_room import CleanRoom
     from untildone.witness.examiner import Sealing
 
     contract = spec.contract
@@ -298,7 +299,7 @@ def _sealing(spec: RunSpec, around: Surroundings, end_leftovers: Callable[[], in
         return Sealing(weaker=probe.trouble, end_agents_leftovers=end_leftovers)
     # The commands of the contract get this process's environment.
     own = (around.state_dir, config.own_dir(os.environ))
-    enclosure = Bubblewrap(probe, env=os.environ, own=own, network=contract.proof != "strict")
+    enclosure = CleanRoom(probe, env=os.environ, own=own, network=contract.proof != "strict")
     return Sealing(enclosure=enclosure, end_agents_leftovers=end_leftovers)
 
 

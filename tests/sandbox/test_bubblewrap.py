@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from untildone.sandbox.bubblewrap import Mount, View, enclosed
+from untildone.sandbox.bubblewrap import enclosed
 from untildone.sandbox.toolchains import Surroundings, lent_from_trees, toolchains
+from untildone.sandbox.view import Mount, View
 
 
 def test_what_lies_deeper_is_seen_on_top_and_root_keeps_what_it_needs() -> None:

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -35,15 +35,18 @@ async def beyond(handler: Handler) -> AsyncIterator[int]:
 class Stage:
     """A door, whoever knocks at it, and what was noticed."""
 
-    def __init__(self, folder: Path, table: Table) -> None:
+    def __init__(self, table: Table) -> None:
         self.replies: list[WireReply] = []
         self.refused: list[Refused] = []
-        self.door = Door(folder, table, Watcher(replied=self.replies.append, refused=self.refused.append))
+        self.door = Door(table, Watcher(replied=self.replies.append, refused=self.refused.append))
+        self.port = 0
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[httpx2.AsyncClient]:
-        transport = httpx2.AsyncHTTPTransport(uds=str(self.door.socket))
-        async with self.door, httpx2.AsyncClient(transport=transport, base_url=f"http://{MODEL_HOST}") as inside:
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.port = listening.getsockname()[1]
+        async with self.door, httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}") as inside:
+            await self.door.serve(listening)
             yield inside
 
 
@@ -77,10 +80,10 @@ class Upstream:
             writer.close()
 
 
-async def test_the_key_is_added_outside_and_what_the_reply_cost_is_noted(tmp_path: Path) -> None:
+async def test_the_key_is_added_outside_and_what_the_reply_cost_is_noted() -> None:
     upstream = Upstream(*STREAM, more="anthropic-ratelimit-requests-remaining: 7\r\n")
     async with beyond(upstream) as port:
-        stage = Stage(tmp_path, Table(ways=(model_way(f"http://127.0.0.1:{port}/base", KEY),)))
+        stage = Stage(Table(ways=(model_way(f"http://127.0.0.1:{port}/base", KEY),)))
         async with stage.open() as inside:
             for _ in range(2):
                 headers = {"x-api-key": "placeholder", "authorization": "Bearer mine", "x-more": "kept"}
@@ -96,11 +99,11 @@ async def test_the_key_is_added_outside_and_what_the_reply_cost_is_noted(tmp_pat
     assert first.limits == (("anthropic-ratelimit-requests-remaining", "7"),)
 
 
-async def test_pieces_are_passed_on_as_they_come_and_a_reply_that_breaks_off_does_so_inside(tmp_path: Path) -> None:
+async def test_pieces_are_passed_on_as_they_come_and_a_reply_that_breaks_off_does_so_inside() -> None:
     upstream = Upstream(*STREAM)
     upstream.go_on.clear()
     async with beyond(upstream) as port:
-        stage = Stage(tmp_path, Table(ways=(model_way(f"http://127.0.0.1:{port}", KEY),)))
+        stage = Stage(Table(ways=(model_way(f"http://127.0.0.1:{port}", KEY),)))
         async with stage.open() as inside:
             async with inside.stream("POST", "/v1/messages", json={}) as reply:
                 pieces = reply.aiter_raw()
@@ -117,60 +120,60 @@ async def test_pieces_are_passed_on_as_they_come_and_a_reply_that_breaks_off_doe
                 writer.close()
 
         async with beyond(broken) as other:
-            stage = Stage(tmp_path, Table(ways=(model_way(f"http://127.0.0.1:{other}", KEY),)))
+            stage = Stage(Table(ways=(model_way(f"http://127.0.0.1:{other}", KEY),)))
             async with stage.open() as inside:
                 with pytest.raises(httpx2.RemoteProtocolError):
                     await inside.post("/v1/messages", json={})
     assert [(reply.message_id, reply.complete) for reply in stage.replies] == [("msg_1", False)]
 
 
-async def test_errors_of_the_model_are_passed_on_and_noted(tmp_path: Path) -> None:
+async def test_errors_of_the_model_are_passed_on_and_noted() -> None:
     error = b'{"type":"error","error":{"type":"rate_limit_error"}}'
     upstream = Upstream(error, kind="application/json", status="429 Too Many Requests", more="retry-after: 9\r\n")
     async with beyond(upstream) as port:
-        stage = Stage(tmp_path, Table(ways=(model_way(f"http://127.0.0.1:{port}", KEY),)))
+        stage = Stage(Table(ways=(model_way(f"http://127.0.0.1:{port}", KEY),)))
         async with stage.open() as inside:
             reply = await inside.post("/v1/messages", json={})
     assert (reply.status_code, reply.headers["retry-after"], reply.content) == (429, "9", error)
     assert [(seen.status, seen.retry_after, seen.message_id) for seen in stage.replies] == [(429, "9", "")]
 
 
-async def test_a_model_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Table(ways=(model_way("http://127.0.0.1:9", KEY),)))
+async def test_a_model_that_is_not_there_is_said_in_one_line() -> None:
+    stage = Stage(Table(ways=(model_way("http://127.0.0.1:9", KEY),)))
     async with stage.open() as inside:
         reply = await inside.post("/v1/messages", json={})
         assert reply.status_code == 502
         assert "127.0.0.1 cannot be reached from inside: it does not answer" in reply.text
 
 
-async def knock(door: Door, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
-    reader, writer = await asyncio.open_unix_connection(door.socket)
+async def knock(stage: Stage, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", stage.port)
     writer.write(request)
     return reader, writer, await reader.readuntil(b"\r\n\r\n")
 
 
-async def test_a_tunnel_leads_only_to_what_is_allowed(tmp_path: Path) -> None:
+async def test_a_tunnel_leads_only_to_what_is_allowed() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.read(100))
         writer.close()
 
     async with beyond(echo) as port:
-        stage = Stage(tmp_path, Table(rules=host_rules([f"127.0.0.1:{port}"])))
+        stage = Stage(Table(rules=host_rules([f"127.0.0.1:{port}"])))
         async with stage.open():
-            reader, writer, head = await knock(stage.door, b"CONNECT 127.0.0.1:%d HTTP/1.1\r\nhost: x\r\n\r\n" % port)
+            reader, writer, head = await knock(stage, b"CONNECT 127.0.0.1:%d HTTP/1.1\r\nhost: x\r\n\r\n" % port)
             assert head.startswith(b"HTTP/1.1 200 ")
             writer.write(b"\x16\x03 not http")
             assert await reader.read() == b"\x16\x03 not http"
             writer.close()
             for target in (b"127.0.0.1:1", b"localhost:%d" % port, b"example.org:443"):
-                reader, writer, head = await knock(stage.door, b"CONNECT %b HTTP/1.1\r\nhost: x\r\n\r\n" % target)
+                reader, writer, head = await knock(stage, b"CONNECT %b HTTP/1.1\r\nhost: x\r\n\r\n" % target)
                 assert head.startswith(b"HTTP/1.1 403 ")
                 assert b"would allow it" in await reader.read()
                 writer.close()
     assert [refused.host for refused in stage.refused] == ["127.0.0.1:1", f"localhost:{port}", "example.org"]
 
 
-async def test_a_name_that_leads_to_this_machine_is_refused_unless_it_was_named(tmp_path: Path) -> None:
+async def test_a_name_that_leads_to_this_machine_is_refused_unless_it_was_named() -> None:
     upstream = Upstream(b"hello", kind="text/plain")
     async with beyond(upstream) as port:
         request = b"GET http://localhost:%d/x HTTP/1.1\r\nhost: evil.example\r\ncookie: mine\r\n\r\n" % port
@@ -178,30 +181,31 @@ async def test_a_name_that_leads_to_this_machine_is_refused_unless_it_was_named(
             (Table(network="open"), b"502"),
             (Table(rules=host_rules([f"localhost:{port}"])), b"200"),
         ):
-            stage = Stage(tmp_path, table)
+            stage = Stage(table)
             async with stage.open():
-                _, writer, head = await knock(stage.door, request)
+                _, writer, head = await knock(stage, request)
                 assert head.split()[1] == status
                 writer.close()
     assert upstream.asked == [f"GET /x HTTP/1.1\r\nhost: localhost:{port}\r\nconnection: close\r\ncookie: mine\r\n\r\n"]
 
 
-async def test_whoever_talks_nonsense_disturbs_nobody_and_the_end_ends_all(tmp_path: Path) -> None:
+async def test_whoever_talks_nonsense_disturbs_nobody_and_the_end_ends_all() -> None:
     upstream = Upstream(*STREAM)
     async with beyond(upstream) as port:
-        stage = Stage(tmp_path, Table(ways=(model_way(f"http://127.0.0.1:{port}", KEY),)))
+        stage = Stage(Table(ways=(model_way(f"http://127.0.0.1:{port}", KEY),)))
         async with stage.open() as inside:
             for nonsense in (
                 b"\x00\xff\r\n\r\n",
                 b"GET / HTTP/9\r\n\r\n",
                 b"POST /v1/messages HTTP/1.1\r\n" + b"a" * 70_000,
             ):
-                reader, writer = await asyncio.open_unix_connection(stage.door.socket)
+                reader, writer = await asyncio.open_connection("127.0.0.1", stage.port)
                 writer.write(nonsense)
                 await reader.read()
                 writer.close()
-            idle = await asyncio.open_unix_connection(stage.door.socket)
+            idle = await asyncio.open_connection("127.0.0.1", stage.port)
             assert (await inside.post("/v1/messages", json={})).status_code == 200
         assert await idle[0].read() == b""
         idle[1].close()
-        assert not stage.door.socket.exists()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", stage.port)

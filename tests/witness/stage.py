@@ -11,7 +11,8 @@ from untildone.core.outcome import CheckResult
 from untildone.core.policy import RunSpec
 from untildone.git.workspace import GitWorkspace, open_workspace
 from untildone.ports.delivery import Subject
-from untildone.sandbox.bubblewrap import Bubblewrap, can_enclose
+from untildone.sandbox.bubblewrap import can_enclose
+from untildone.sandbox.clean_room import CleanRoom
 from untildone.sandbox.host import behind_guard
 from untildone.witness.checks import Keeping
 from untildone.witness.examiner import Examiner, Sealing
@@ -57,7 +58,7 @@ class Stage:
         if not self.enclosed:
             return Sealing(weaker="bubblewrap is not installed")
         own, network = (self.tmp / "state",), contract.proof == "normal"
-        enclosure = Bubblewrap(can_enclose(), env=os.environ, own=own, network=network)
+        enclosure = CleanRoom(can_enclose(), env=os.environ, own=own, network=network)
         return Sealing(enclosure=enclosure, end_agents_leftovers=self.leftovers)
 
     async def examine(self, *checks: str | CheckSpec, **contract: Any) -> list[CheckResult]:

@@ -4,16 +4,15 @@ import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from untildone.core.dataclass import dataclass
+from untildone.core.policy import Network
 from untildone.errors import ConfigError
 
-Network = Literal["registries", "open", "none"]
-"""`registries`: the package registries and what is allowed by name; `open`: every host; `none`: the model alone."""
-
-MODEL_HOST = "door.invalid"
-"""What the model is called inside. Such a name exists nowhere, so nothing can be sent past the door by mistake."""
+PORT = 8484
+"""Where the door listens, on the sandbox's own loopback."""
+MODEL_HOST = "model.invalid"
+"""What the model is called in the table: who asks the door itself for something asks the model."""
 REGISTRIES = {
     "pypi": ("pypi.org", "files.pythonhosted.org"),
     "npm": ("registry.npmjs.org",),
@@ -157,14 +156,13 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def answer(table: Table, method: str, target: str, host: str) -> Answer:
-    """What becomes of a request: `target` and `host` as they stand in its first line and its Host header."""
+def answer(table: Table, method: str, target: str) -> Answer:
+    """What becomes of a request with this first line."""
     if method == "CONNECT":
         name, port = _parted(target.lower(), otherwise=0)
         return _beyond(table, name, port) if port else Refused(host=target[:200], said="no host and port")
     if target.startswith("/"):
-        name, port = _parted(host.lower(), otherwise=_HTTP)
-        path = target
+        name, port, path = MODEL_HOST, _HTTP, target
     else:
         scheme, _, rest = target.partition("://")
         authority, _, below = rest.partition("/")

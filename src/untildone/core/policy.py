@@ -114,6 +114,11 @@ class Policy:
     """What happens when a command before or after an iteration fails."""
 
 
+Network = Literal["registries", "open", "none"]
+"""What can be reached from a sandbox besides the model: the package registries and what is allowed by name, every host,
+or nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
     """What reaches the agent, whichever adapter runs it."""
@@ -152,8 +157,15 @@ class AgentOptions:
     """Models, or `agent:NAME`, that take over while the first choice meets a usage limit or an outage."""
     config_dir: str | None = None
     """A CLAUDE_CONFIG_DIR of its own for this run, so that a login renewed elsewhere cannot end it."""
-    sandbox: Literal["none", "claude"] = "none"
-    """`claude` turns on Claude Code's own sandbox for the commands the agent runs."""
+    sandbox: Literal["none", "host", "bwrap", "claude"] = "none"
+    """Where the agent works: `bwrap` shows it its folder and no secret of yours; `claude` turns on Claude Code's own
+    sandbox, for the commands the agent runs."""
+    network: Network = "registries"
+    """What an agent in a sandbox can reach: package registries and what `--allow-host` names, any host, or nothing."""
+    allow_hosts: tuple[str, ...] = ()
+    """A host that an agent in a sandbox can reach: `NAME`, `*.NAME`, `NAME:PORT`, or a preset such as `pypi`."""
+    pass_env: tuple[str, ...] = ()
+    """A variable of yours that an agent in a sandbox gets. Keys and tokens are not passed on unless named."""
     task_tools: bool = False
     """Give the agent tools for the tasks of the project: what `untildone task` does, as task_add, task_done ..."""
     extra_args: tuple[str, ...] = ()

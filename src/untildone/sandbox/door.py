@@ -1,13 +1,13 @@
-"""The door: a small proxy on a Unix socket, the only thing that leads out of a sandbox.
+"""The door: a small proxy, the only thing that leads out of a sandbox.
 
-It lives in the loop's process. The key of the model is added here, outside; who is inside asks with a placeholder.
+It lives in the loop's process and listens in the sandbox's network. The key of the model is added here, outside; who
+is inside asks with a placeholder.
 """
 
 import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Self
 
 import h11
@@ -18,7 +18,6 @@ from untildone.core.door import Forward, Refused, Table, Tunnel, answer, may_lea
 from untildone.core.printable import one_line
 from untildone.core.wire_book import ReplyReader, WireReply
 
-SOCKET = "door.sock"
 _PIECE = 1 << 16
 _CONNECT_PATIENCE = 15.0
 _MOST_CONNECTIONS = 256
@@ -42,9 +41,7 @@ class Watcher:
 class Door:
     """Answers requests from inside, for as long as the block it is opened in."""
 
-    def __init__(self, folder: Path, table: Table, watcher: Watcher) -> None:
-        """`folder` is bound into the sandbox as a whole: a socket that is bound by itself dies with its server."""
-        self.socket = folder / SOCKET
+    def __init__(self, table: Table, watcher: Watcher) -> None:
         self._table = table
         self._watcher = watcher
         self._held = contextlib.AsyncExitStack()
@@ -55,16 +52,18 @@ class Door:
             timeout = httpx2.Timeout(None, connect=_CONNECT_PATIENCE)
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=16)
             self._client = await held.enter_async_context(httpx2.AsyncClient(timeout=timeout, limits=limits))
-            self.socket.unlink(missing_ok=True)
-            server = await asyncio.start_unix_server(self._accept, self.socket)
-            held.callback(self.socket.unlink, missing_ok=True)
             held.push_async_callback(self._end)
-            held.callback(server.close)
             self._held = held.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._held.aclose()
+
+    async def serve(self, listening: socket.socket) -> asyncio.Server:
+        """Answer whoever connects to this socket, until the server is closed or the door is."""
+        server = await asyncio.start_server(self._accept, sock=listening)
+        self._held.callback(server.close)
+        return server
 
     async def _end(self) -> None:
         for task in self._busy:
@@ -107,8 +106,7 @@ class _Visit:
     async def serve(self) -> None:
         """Answer until the other side closes."""
         while isinstance(request := await self._next(), h11.Request):
-            host = next((value.decode("latin-1") for name, value in request.headers if name == b"host"), "")
-            found = answer(self._table, request.method.decode(), request.target.decode("latin-1"), host)
+            found = answer(self._table, request.method.decode(), request.target.decode("latin-1"))
             match found:
                 case Tunnel():
                     return await self._tunnel(request, found)

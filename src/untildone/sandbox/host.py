@@ -14,7 +14,6 @@ from weakref import WeakSet
 
 from untildone.core.liveness import Pulse
 from untildone.errors import AgentError, AgentMissing
-from untildone.ports import Process
 from untildone.sandbox import guard
 from untildone.sandbox.memory import Listener, Memory
 from untildone.sandbox.vitals import TreeVitals, memory_kills
@@ -183,7 +182,7 @@ class HostSpawner:
         cwd: str,
         env: Mapping[str, str],
         stdin: Literal["pipe", "null"] = "pipe",
-    ) -> Process:
+    ) -> HostProcess:
         """Start a program in `cwd` with exactly this environment."""
         program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         if program is None:

@@ -12,6 +12,8 @@ TODOS = "todos"
 """The folder with the todos of sessions, as Claude Code last wrote them."""
 ROOMS = "rooms"
 """The folder with the fresh checkouts that checks run in."""
+BOXES = "boxes"
+"""The folder with what agents in sandboxes have for a home."""
 CRASH_LOGS_KEPT = 20
 
 

@@ -1,0 +1,70 @@
+"""What an agent in a sandbox finds of the user's Claude Code: instructions and settings, and no secrets."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from untildone.agents.transcripts import PROJECTS, project_name
+from untildone.core.dataclass import dataclass
+from untildone.core.model_access import ModelAccess, settings_inside
+from untildone.errors import AgentError
+
+CREDENTIALS = ".credentials.json"
+SETTINGS = "settings.json"
+_STATE = ".claude.json"
+_INSTRUCTIONS = ("CLAUDE.md", "agents", "commands", "output-styles", "plugins", "rules", "skills")
+_FOLDER = "claude"
+
+Lent = tuple[tuple[Path, Path, bool], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lodging:
+    """Where Claude Code keeps its things, outside and inside."""
+
+    config_dir: Path
+    """At the same path inside and outside."""
+    home: Path
+    cwd: str
+    around: Path
+    """The folder of the sandbox."""
+    is_named: bool
+    """The configuration's folder is named by a variable, so that Claude Code keeps all of its state in it."""
+
+
+def user_settings(config_dir: Path) -> dict[str, Any]:
+    """The user's settings of Claude Code; none where they cannot be read."""
+    try:
+        found = json.loads((config_dir / SETTINGS).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def lodge(lodging: Lodging, access: ModelAccess, settings: Mapping[str, Any]) -> Lent:
+    """Make it ready; returns source, place and whether it may be written.
+
+    What Claude Code writes for itself goes with the sandbox. Its transcripts of this folder are where they always
+    are: from them costs are found out, and conversations gone on with.
+    """
+    own = lodging.around / _FOLDER
+    transcripts = lodging.config_dir / PROJECTS / project_name(lodging.cwd)
+    state = own / _STATE if lodging.is_named else lodging.around / "home" / _STATE
+    trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+    try:
+        for folder in (own, state.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        transcripts.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (own / SETTINGS).write_text(json.dumps(settings_inside(settings)), "utf-8")
+        if not state.exists():
+            begun = {"hasCompletedOnboarding": True, "projects": {lodging.cwd: trusted}}
+            state.write_text(json.dumps(begun), "utf-8")
+    except OSError as trouble:
+        raise AgentError(f"cannot make {own} ready for Claude Code: {trouble.strerror or trouble}") from trouble
+    lent = [(own, lodging.config_dir, True), (transcripts, transcripts, True)]
+    lent += [(place, place, False) for name in _INSTRUCTIONS if (place := lodging.config_dir / name).exists()]
+    login = lodging.config_dir / CREDENTIALS
+    if access.kind == "login" and login.exists():
+        lent.append((login, login, True))
+    return tuple(lent)

@@ -1,0 +1,107 @@
+"""What an agent in a sandbox sees: the public part of the system, the folder it works in, and a home of its own."""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from untildone.core.dataclass import dataclass
+from untildone.errors import ConfigError, WorkspaceError
+from untildone.sandbox.toolchains import Surroundings, toolchains
+from untildone.sandbox.view import Mount, View
+
+_PUBLIC = ("bin", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "snap", "usr")
+"""Folders at the root that are everybody's."""
+_TEMPORARY = {"/tmp": "tmp", "/var/tmp": "var-tmp"}  # noqa: S108 - folders of this sandbox's own
+_NOTHING = "/dev/null"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarters:
+    """Where an agent lives, and what it is lent."""
+
+    around: Path
+    """A folder of this agent's own, outside of all it is lent: its home and its temporary files lie there."""
+    home: Path
+    """The user's, at whose path the agent finds its own."""
+    writable: tuple[Path, ...]
+    fixed: tuple[Path, ...] = ()
+    """In those, what is only read; what is not there stays away."""
+    lent: tuple[tuple[Path, Path, bool], ...] = ()
+    """Source, place, and whether it may be written."""
+    own: tuple[Path, ...] = ()
+    """untildone's own folders, which no agent sees."""
+    programs: tuple[str, ...] = ()
+
+
+def view(quarters: Quarters, env: Mapping[str, str], *, root: bool, as_user: bool) -> View:
+    """The view, and the folders it needs. ConfigError for a folder that would lend out a whole home."""
+    home = Path(os.path.realpath(quarters.home))
+    for folder in quarters.writable:
+        if home.is_relative_to(folder):
+            raise ConfigError(f"{folder} holds your home: an agent in a sandbox works in a folder below it")
+    hidden = tuple(place for name in _names("/") if name not in _PUBLIC and (place := Path("/", name)).is_dir())
+    around = Surroundings(home=home, hidden=hidden, trees=quarters.writable, own=quarters.own)
+    mounts = {mount.place: mount for mount in _system()}
+    for place, source in _own_folders(quarters.around, home).items():
+        mounts[place] = Mount(place=place, kind="write", source=source)
+    for place in toolchains(env, quarters.programs, around):
+        mounts[str(place)] = Mount(place=str(place), kind="read", source=str(place))
+    for folder in quarters.writable:
+        mounts[str(folder)] = Mount(place=str(folder), kind="write", source=str(folder))
+    for folder in quarters.own:
+        if any(folder.is_relative_to(seen) for seen in quarters.writable):
+            mounts[str(folder)] = Mount(place=str(folder), kind="empty")
+    for place in quarters.fixed:
+        kept = Mount(place=str(place), kind="read", source=str(place))
+        mounts[str(place)] = kept if place.exists() else Mount(place=str(place), kind="empty")
+    for source, place, may_write in quarters.lent:
+        mounts[str(place)] = Mount(place=str(place), kind="write" if may_write else "read", source=str(source))
+    return View(mounts=tuple(mounts.values()), whole_system=False, network=False, root=root, as_user=as_user)
+
+
+def _system() -> Iterator[Mount]:
+    for name in _PUBLIC:
+        place = Path("/", name)
+        if place.is_symlink():
+            yield Mount(place=str(place), kind="link", source=str(place.readlink()))
+        elif place.is_dir():
+            yield Mount(place=str(place), kind="read", source=str(place))
+    # Root reads what only root may read.
+    for secret in _secrets(Path("/etc")):
+        kind = "empty" if secret.is_dir() else "read"
+        yield Mount(place=str(secret), kind=kind, source="" if kind == "empty" else _NOTHING)
+
+
+def _secrets(folder: Path) -> Iterator[Path]:
+    """Files and folders that not everybody may read."""
+    for name in _names(folder):
+        place = folder / name
+        with suppress(OSError):
+            mode = place.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                continue
+            wanted = stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH
+            if mode & wanted != wanted:
+                yield place
+            elif stat.S_ISDIR(mode):
+                yield from _secrets(place)
+
+
+def _own_folders(around: Path, home: Path) -> dict[str, str]:
+    """Folders on the disk, so that a second process of the same agent finds what the first one left."""
+    made = {str(home): around / "home", **{place: around / name for place, name in _TEMPORARY.items()}}
+    try:
+        for source in made.values():
+            source.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as trouble:
+        raise WorkspaceError(f"cannot make folders in {around}: {trouble.strerror or trouble}") from trouble
+    return {place: str(source) for place, source in made.items()}
+
+
+def _names(folder: str | Path) -> Sequence[str]:
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208 - names are what is wanted
+    except OSError:
+        return ()
