@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from untildone.agents.sdk_transport import CHUNK
+from untildone.agents.claude_pipe import CHUNK
 from untildone.agents.stream import Malformed, StreamParser
 
 

@@ -92,8 +92,9 @@ def test_the_version_needs_not_even_click() -> None:
     assert modules_after(MAIN, "--version") & {"click", "asyncio", "msgspec", "sqlite3", *HEAVY} == set()
 
 
-def test_the_sdk_agent_is_imported_without_the_sdk() -> None:
-    assert not {"claude_agent_sdk", "mcp"} & set(modules_after("import untildone.agents.claude_sdk"))
+def test_nothing_imports_the_sdk_that_brings_claude_code() -> None:
+    sources = (path.read_text(encoding="utf-8") for path in ROOT.rglob("*.py"))
+    assert not any(re.search(r"^\s*(?:from|import) claude_agent_sdk", source, re.MULTILINE) for source in sources)
 
 
 def test_importing_the_package_touches_no_file(tmp_path: Path) -> None:

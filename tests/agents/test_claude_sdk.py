@@ -216,8 +216,7 @@ async def test_a_permission_mode_the_agent_changed_is_set_back(warm: Stage) -> N
     warm.play(Reply(tools=(ToolCall("Write", {"file_path": str(made), "content": "x"}),)), DONE)
     process = warm.agent._warm
     assert process is not None
-    assert process._client is not None
-    await process._client.set_permission_mode("plan")
+    await process.pipe.control.ask("set_permission_mode", mode="plan")
     outcome = await warm.iterate()
     assert made.exists()
     assert outcome.denials == ()

@@ -159,7 +159,7 @@ def _valued(flag: str, value: object) -> list[str]:
 
 
 def _bundled() -> str | None:
-    """Look beside the SDK without importing it: that alone would take a second."""
+    """Look beside the SDK, in the wheel it came with."""
     spec = importlib.util.find_spec("claude_agent_sdk")
     folders = spec.submodule_search_locations or [] if spec else []
     candidates = (Path(folder) / "_bundled" / "claude" for folder in folders)

@@ -2,20 +2,19 @@
 
 import asyncio
 import contextlib
-import importlib
 import json
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from untildone.agents.argv import as_prompt, claude_argv, find_claude, settings_json
+from untildone.agents.claude_pipe import Wake
 from untildone.agents.conversation import Conversation
 from untildone.agents.environment import STORE_MARKER
 from untildone.agents.hooks_file import load_hooks
+from untildone.agents.own_tools import MCP_CONFIG
 from untildone.agents.private_files import PrivateFiles
-from untildone.agents.report_tool import MCP_CONFIG, Reminders
-from untildone.agents.sdk_transport import Wake
+from untildone.agents.report_tool import Reminders
 from untildone.agents.stream import Line, Parsed
 from untildone.agents.task_tools import TaskCommand
 from untildone.agents.warm_process import CONTROL_PATIENCE, START_PATIENCE, WarmClaude
@@ -72,8 +71,6 @@ class ClaudeSdk:
         self._conversation: Conversation | None = None
         self._prompted = False
         self._closed = False
-        # The import takes a second of CPU: it may go on while the folder is prepared and Claude starts.
-        threading.Thread(target=_import_sdk, daemon=True).start()
 
     async def iterate(self, order: Order, tell: Tell) -> Outcome:
         """Run one iteration to its end."""
@@ -110,7 +107,7 @@ class ClaudeSdk:
     async def _ask_to_end(self, warm: WarmClaude) -> None:
         if not warm.connected or (self._prompted and not await warm.interrupt()):
             await warm.end(polite=False)
-        warm.transport.wake()
+        warm.pipe.wake()
 
     def pulse(self) -> Pulse | None:
         """Signs of life of the running iteration."""
@@ -203,7 +200,7 @@ class ClaudeSdk:
         await warm.say("/clear")
         reset = False
         deadline = _now() + START_PATIENCE
-        while _now() < deadline and warm.transport.speaks:
+        while _now() < deadline and warm.pipe.speaks:
             line = await self._next(warm, deadline)
             if not isinstance(line, Line):
                 # Half-cleared it would be useless: see it through, but quickly if somebody is waiting.
@@ -236,7 +233,7 @@ class ClaudeSdk:
         while not conversation.over:
             line = await self._next(warm, watch.deadline(conversation))
             if line is None:
-                if not warm.transport.speaks or not await self._press(warm, conversation, watch):
+                if not warm.pipe.speaks or not await self._press(warm, conversation, watch):
                     return
                 continue
             if isinstance(line, Line):
@@ -258,11 +255,11 @@ class ClaudeSdk:
 
     async def _next(self, warm: WarmClaude, deadline: float | None) -> Parsed | None:
         """Return the next line; None when it is time to look around: end of output, deadline, or woken."""
-        if not warm.transport.speaks:
+        if not warm.pipe.speaks:
             return None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
-                line = await warm.transport.lines.get()
+                line = await warm.pipe.lines.get()
                 return None if isinstance(line, Wake) else line
         return None
 
@@ -289,7 +286,7 @@ class ClaudeSdk:
     async def _outcome(self, warm: WarmClaude, conversation: Conversation, watch: Watch) -> Outcome:
         ended_early = watch.asked_at is not None
         interrupted = ended_early and not watch.gave_up
-        if not warm.transport.ended.is_set():
+        if not warm.pipe.ended.is_set():
             outcome = conversation.outcome(interrupted=interrupted)
             warm.iterations += 1
             warm.session_id = outcome.session_id
@@ -322,8 +319,3 @@ def _booked(outcome: Outcome, before: Outcome) -> Outcome:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _import_sdk() -> None:
-    with contextlib.suppress(ImportError):  # whoever needs it will say so
-        importlib.import_module("claude_agent_sdk")

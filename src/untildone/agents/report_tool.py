@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
+from untildone.agents.control import Hook
+from untildone.agents.own_tools import OwnTool, OwnTools
 from untildone.agents.stream import Line
 from untildone.agents.task_tools import TaskCommand, task_tools
 from untildone.agents.tool_detail import REPORT_TOOL
@@ -11,12 +13,6 @@ from untildone.core.claims import REPORT_SCHEMA, read_claim
 from untildone.core.dataclass import dataclass
 from untildone.core.reviewing import has_verdict
 
-if TYPE_CHECKING:
-    from claude_agent_sdk import ClaudeAgentOptions
-
-SERVER = "untildone"
-# Without alwaysLoad the model would see only the tool's name and would have to search for its schema.
-MCP_CONFIG: dict[str, Any] = {"mcpServers": {SERVER: {"type": "sdk", "name": SERVER, "alwaysLoad": True}}}
 DESCRIPTION = (
     "Report where the work stands, as the last thing you do before you stop. "
     "Call it once, with what is really true: the loop checks it."
@@ -58,12 +54,12 @@ class Reminders:
         if line.type == "assistant" and line.parent_tool_use_id is None and isinstance(line.message, Mapping):
             self.messages.add(str(line.message.get("id")))
 
-    async def on_report(self, _arguments: Mapping[str, Any]) -> dict[str, Any]:
+    async def on_report(self, _given: Mapping[str, Any]) -> str:
         """Answer the tool call; the report itself is read from the stream."""
         self.reported = True
-        return {"content": [{"type": "text", "text": "noted"}]}
+        return "noted"
 
-    async def on_stop(self, given: Any, _tool_use_id: str | None, _context: Any) -> dict[str, Any]:
+    def on_stop(self, given: Any) -> dict[str, Any]:
         """Ask once for a report if there is no sign of one; whatever else happens, let the agent stop."""
         # A question takes a turn; where none is left it would turn a good end into a failure.
         has_turns = self.max_turns is None or len(self.messages) < self.max_turns
@@ -74,7 +70,7 @@ class Reminders:
         # A plain block would tell it twice, once of them as an error.
         return {"hookSpecificOutput": {"hookEventName": "Stop", "additionalContext": reminder}}
 
-    async def on_compaction(self, _given: Any, _tool_use_id: str | None, _context: Any) -> dict[str, Any]:
+    def on_compaction(self, _given: Any) -> dict[str, Any]:
         """Say the rules again when the conversation was cut down to a summary."""
         return {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": self.rules}}
 
@@ -87,18 +83,17 @@ class Reminders:
         return read_claim(message, None, signal=self.signal).form != "none"
 
 
-def sdk_options(reminders: Reminders) -> "ClaudeAgentOptions":
-    """Return what the SDK must serve: the tool and the hooks. Everything else is said on the command line."""
-    from claude_agent_sdk import ClaudeAgentOptions, HookMatcher, create_sdk_mcp_server, tool
+def hooks_of(reminders: Reminders) -> tuple[Hook, ...]:
+    """What Claude Code asks before it goes on."""
+    return (
+        Hook(event="Stop", answer=reminders.on_stop, timeout=HOOK_TIMEOUT),
+        Hook(event="SessionStart", matcher="compact", answer=reminders.on_compaction, timeout=HOOK_TIMEOUT),
+    )
 
-    report = tool("report", DESCRIPTION, dict(REPORT_SCHEMA))(reminders.on_report)
-    tools = [report, *(task_tools(reminders.tasks) if reminders.tasks else [])]
-    # Typed loosely: the SDK's types leave out SessionStart, which it passes on like any other event.
-    hooks: Any = {
-        "Stop": [HookMatcher(hooks=[cast("Any", reminders.on_stop)], timeout=HOOK_TIMEOUT)],
-        "SessionStart": [
-            HookMatcher(matcher="compact", hooks=[cast("Any", reminders.on_compaction)], timeout=HOOK_TIMEOUT)
-        ],
-    }
-    servers: Any = {} if reminders.reviewing else {SERVER: create_sdk_mcp_server(SERVER, tools=tools)}
-    return ClaudeAgentOptions(mcp_servers=servers, hooks=hooks)
+
+def tools_of(reminders: Reminders) -> OwnTools | None:
+    """What the agent can call; a reviewer has nothing to report."""
+    if reminders.reviewing:
+        return None
+    report = OwnTool(name="report", about=DESCRIPTION, schema=REPORT_SCHEMA, call=reminders.on_report)
+    return OwnTools([report, *(task_tools(reminders.tasks) if reminders.tasks else [])])

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
+from untildone.agents.own_tools import OwnTool, ToolRefused
 from untildone.errors import UntildoneError
-
-if TYPE_CHECKING:
-    from claude_agent_sdk import SdkMcpTool
 
 TaskCommand = Callable[[Sequence[str]], str]
 """Does what `untildone task` would do with these words, and says what came of it. UsageError where it cannot be."""
@@ -62,27 +61,21 @@ def words_for(tool: str, given: Mapping[str, Any]) -> list[str]:
     return [verb, *kept, *(["--", *about] if about else [])]
 
 
-async def call(tasks: TaskCommand, tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
+async def call(tasks: TaskCommand, tool: str, given: Mapping[str, Any]) -> str:
     """Answer one call; what cannot be is told to the agent as an error, in the words of the command."""
     try:
-        text, wrong = await asyncio.to_thread(tasks, words_for(tool, given)), False
+        return (await asyncio.to_thread(tasks, words_for(tool, given)))[:LONGEST_ANSWER]
     except UntildoneError as refused:
-        text, wrong = str(refused), True
-    answer: dict[str, Any] = {"content": [{"type": "text", "text": text[:LONGEST_ANSWER]}]}
-    return answer | {"is_error": True} if wrong else answer
+        raise ToolRefused(str(refused)[:LONGEST_ANSWER]) from refused
 
 
-def task_tools(tasks: TaskCommand) -> "list[SdkMcpTool[Any]]":
-    """The tools, for the SDK to serve."""
-    from claude_agent_sdk import tool
+def task_tools(tasks: TaskCommand) -> list[OwnTool]:
+    """The tools."""
+    return [
+        OwnTool(name=name, about=about, schema=_schema(properties, required), call=partial(call, tasks, name))
+        for name, (about, properties, required) in _TOOLS.items()
+    ]
 
-    def made(name: str) -> "SdkMcpTool[Any]":
-        about, properties, required = _TOOLS[name]
-        schema = {"type": "object", "properties": dict(properties), "required": list(required)}
 
-        async def answer(given: dict[str, Any]) -> dict[str, Any]:
-            return await call(tasks, name, given)
-
-        return tool(name, about, schema)(answer)
-
-    return [made(name) for name in _TOOLS]
+def _schema(properties: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": dict(properties), "required": list(required)}

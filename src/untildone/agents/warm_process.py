@@ -1,21 +1,17 @@
-"""One living Claude Code process, with the SDK on its control channel."""
+"""One living Claude Code process, and its control channel."""
 
 import asyncio
 import contextlib
-import importlib
 import json
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
-from untildone.agents.report_tool import Reminders, sdk_options
-from untildone.agents.sdk_transport import SdkTransport
+from untildone.agents.claude_pipe import ClaudePipe
+from untildone.agents.report_tool import Reminders, hooks_of, tools_of
 from untildone.agents.stream import Line
 from untildone.core.liveness import Pulse
 from untildone.ports import Process
-
-if TYPE_CHECKING:
-    from claude_agent_sdk import ClaudeSDKClient, PermissionMode, Transport
 
 CONTROL_PATIENCE = 1.5
 """Seconds Claude may take to answer a control request before it is thought stuck."""
@@ -33,7 +29,7 @@ class WarmClaude:
 
     def __init__(self, process: Process, reminders: Reminders, *, budget_usd: float | None) -> None:
         self.pid = process.pid
-        self.transport = SdkTransport(process, reminders.hear)
+        self.pipe = ClaudePipe(process, reminders.hear, hooks=hooks_of(reminders), tools=tools_of(reminders))
         self.reminders = reminders
         self.budget_usd = budget_usd
         """The fence this process was started with."""
@@ -47,43 +43,38 @@ class WarmClaude:
         self.in_doubt = False
         """Something happened after which nobody knows what it would do with another prompt."""
         self.complaint = ""
-        """What the SDK said about the last request that failed."""
+        """What was said about the last request that failed."""
         self._process = process
-        self._client: ClaudeSDKClient | None = None
         self._family: set[int] = set()
 
     @property
     def usable(self) -> bool:
         """Whether it can be given another prompt."""
-        return not self.in_doubt and not self.transport.ended.is_set()
+        return not self.in_doubt and not self.pipe.ended.is_set()
 
     async def connect(self) -> bool:
         """Bring up the control channel; False when Claude ended or did not answer."""
-        # Importing the SDK takes about as long as Claude needs to start: do both at once.
-        await asyncio.to_thread(importlib.import_module, "claude_agent_sdk")
-        from claude_agent_sdk import ClaudeSDKClient
-
-        self._client = ClaudeSDKClient(sdk_options(self.reminders), transport=cast("Transport", self.transport))
-        self.connected = await self._answered(self._client.connect(), START_PATIENCE)
+        self.connected = await self._answered(self.pipe.control.begin(), START_PATIENCE)
         return self.connected
 
     async def say(self, text: str) -> None:
         """Send a prompt or a slash command."""
         message = {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
-        await self.transport.write(json.dumps({**message, "session_id": "default"}) + "\n")
+        await self.pipe.write(json.dumps({**message, "session_id": "default"}) + "\n")
 
     async def interrupt(self) -> bool:
         """Ask Claude to end its turn; False when it did not even answer."""
-        return self._client is not None and await self._answered(self._client.interrupt(), CONTROL_PATIENCE)
+        return self.connected and await self._answered(self.pipe.control.ask("interrupt"), CONTROL_PATIENCE)
 
     async def stop_task(self, task_id: str) -> bool:
         """End a background task."""
-        return self._client is not None and await self._answered(self._client.stop_task(task_id), CONTROL_PATIENCE)
+        asking = self.pipe.control.ask("stop_task", task_id=task_id)
+        return await self._answered(asking, CONTROL_PATIENCE)
 
     async def restore_permission_mode(self, mode: str) -> None:
         """Undo a change of mode the last iteration made: it would be carried over."""
-        if self._client is not None and self.permission_mode not in (None, mode):
-            setting = self._client.set_permission_mode(cast("PermissionMode", mode))
+        if self.permission_mode not in (None, mode):
+            setting = self.pipe.control.ask("set_permission_mode", mode=mode)
             self.in_doubt = not await self._answered(setting, CONTROL_PATIENCE)
             self.permission_mode = mode
 
@@ -105,7 +96,7 @@ class WarmClaude:
 
     def pulse(self) -> Pulse:
         """Signs of life of the process and all it started."""
-        return replace(self._process.vitals(), heard=self.transport.heard)
+        return replace(self._process.vitals(), heard=self.pipe.heard)
 
     def remember_family(self) -> None:
         """Take note of what runs before a prompt is given, such as MCP servers."""
@@ -131,30 +122,30 @@ class WarmClaude:
     async def end(self, *, polite: bool) -> None:
         """End it and everything it started. Bounded, and harmless when repeated."""
         self.in_doubt = True
-        if polite and not self.transport.ended.is_set():
+        if polite and not self.pipe.ended.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FAREWELL):
-                    await self.transport.end_input()
+                    await self.pipe.end_input()
                     await self._process.wait()
         await self._process.end(grace=0.6)
-        client, self._client = self._client, None
-        if client is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(FAREWELL):
-                    await client.disconnect()
-        await self.transport.stop_reading()
+        self.pipe.control.end()
+        await self.pipe.stop_reading()
 
     async def _answered(self, request: Awaitable[Any], patience: float) -> bool:
-        """Wait for the SDK, but neither for ever nor for an answer that cannot come any more."""
+        """Wait for Claude Code, but neither for ever nor for an answer that cannot come any more."""
         asking = asyncio.ensure_future(request)
-        ended = asyncio.create_task(self.transport.ended.wait())
+        ended = asyncio.create_task(self.pipe.ended.wait())
         try:
             await asyncio.wait({asking, ended}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                self.complaint = "" if ended.done() else f"Claude Code did not answer within {patience:.0f} s"
-                return False
-            self.complaint = str(asking.exception() or "")
-            return not self.complaint
+            if asking.done() and asking.exception() is None:
+                return True
+            if self.pipe.ended.is_set():
+                self.complaint = ""  # what it said last tells more
+            elif asking.done():
+                self.complaint = str(asking.exception())
+            else:
+                self.complaint = f"Claude Code did not answer within {patience:.0f} s"
+            return False
         finally:
             for task in (asking, ended):
                 task.cancel()
