@@ -20,7 +20,7 @@ SAMPLES = {
     "CONDITION": ("pushed", "ci-green"), "FOLDER": ("one", "two"), "GLOB": ("one", "two"), "NAME": ("one", "two"),
     "BRANCH": ("one", "two"), "BRANCH[:BASE]": ("one", "two"), "OWNER": ("one", "two"), "OWNER/NAME": ("a/b", "c/d"),
     "SIZE": ("1G", "2G"), "MODELS": ("one", "two"), "URL": ("http://one", "http://two"),
-    "PATTERN": ("one", "two"), "RULE": ("one", "two"), "TITLE": ("one", "two"),
+    "PATTERN": ("one", "two"), "RULE": ("one", "two"), "HOST": ("one", "two"), "TITLE": ("one", "two"),
 }  # fmt: skip
 
 

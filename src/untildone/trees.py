@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from untildone.core.dataclass import dataclass
@@ -12,6 +12,7 @@ from untildone.core.printable import one_line
 from untildone.errors import UsageError, WorkspaceError
 from untildone.git.branch import branches, slug
 from untildone.git.difference import difference
+from untildone.git.discard import discard, remove_all_gone
 from untildone.git.repository import Repository, open_repository
 from untildone.git.rewind import WentBack, fork, refuse_if_unfit, rewind
 from untildone.git.rooms import sweep_abandoned
@@ -19,7 +20,7 @@ from untildone.git.snapshot import SavedState, free_name, save_tree, saved_state
 from untildone.git.worktree_fate import Fate
 from untildone.git.worktrees import add, default_place, remove
 from untildone.ports import EventLog
-from untildone.store.leftovers import ROOMS, clear_leftovers
+from untildone.store.leftovers import BOXES, ROOMS, clear_leftovers
 
 FOLDERS = "folders"
 """Where in the store the history of plain folders is kept."""
@@ -175,6 +176,7 @@ async def tidying(log: EventLog, store: Path, before: float) -> AsyncIterator[No
 
 async def _tidy(log: EventLog, store: Path, before: float) -> None:
     await asyncio.to_thread(clear_leftovers, store, before)
+    await asyncio.to_thread(_leave_boxes, store / BOXES, before)
     await sweep_rooms(log, store)
     await log.trim_ended(before=before, most=TRIM_AT_START)
 
@@ -189,3 +191,12 @@ def _within(top: Path, folder: Path, repository: Repository) -> Path:
 
 def _absolute(parent: str | None, folder: Path) -> Path | None:
     return (folder / Path(parent).expanduser()).absolute() if parent else None
+
+
+def _leave_boxes(folder: Path, before: float) -> None:
+    """Remove what agents in sandboxes had for a home, of runs that nobody went on with."""
+    remove_all_gone(folder)
+    for box in folder.glob("[!.]*"):
+        with suppress(OSError):
+            if box.stat().st_mtime < before:
+                discard(box, into=folder)

@@ -33,8 +33,10 @@ from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, Spawner
 from untildone.store.leftovers import LAST_WORDS, ROOMS
 
 if TYPE_CHECKING:
+    from untildone.boxes import Box
     from untildone.engine.parts import Parts
     from untildone.ports.delivery import Forge
+    from untildone.sandbox.host import HostSpawner
     from untildone.uplink.serving import Line
     from untildone.uplink.settings import UplinkSettings
     from untildone.witness.examiner import Sealing
@@ -160,22 +162,31 @@ def _goal(file: str) -> str:
 async def _drive(
     run_id: str, spec: RunSpec, policy: Policy, around: Surroundings, opening: Sequence[ev.Event]
 ) -> LoopState:
+    from untildone.boxes import opened
     from untildone.engine.announce import announcing
     from untildone.engine.supervise import supervise
     from untildone.sandbox.inhibit import awake
     from untildone.trees import tidying
     from untildone.uplink.serving import uplinked
 
-    parts = around.dress(await _parts(spec, around, run_id, policy))
+    parts, boxes = await _parts(spec, around, run_id, policy)
+    parts = around.dress(parts)
     line = _line(spec, around, run_id)
     lease = await around.log.acquire(run_id, name=spec.name, folder=spec.cwd)
     journal = Journal(around.log, lease, around.clock, around.observer)
-    driver = ev.ContinuousResumed(pid=os.getpid(), host=socket.gethostname(), version=__version__, lease=lease.token)
+    driver = ev.ContinuousResumed(
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        version=__version__,
+        lease=lease.token,
+        sandbox=boxes[0].said if boxes else "",
+    )
     before = around.clock.now() - KEEP_DAYS * DAY
     try:
         loaded = _loaded(line, journal, parts, spec, around)
         async with (
             uplinked(around.log, journal, loaded),
+            opened(boxes, journal),
             tidying(around.log, around.state_dir, before),
             announcing(journal, parts),
         ):
@@ -223,10 +234,12 @@ def _loaded(
     return carrying(line, around.log, journal, baggage, cwd=spec.cwd)
 
 
-async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Policy) -> "Parts":
+async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Policy) -> "tuple[Parts, list[Box]]":
+    """With the boxes that agents live in."""
     from untildone.agents.environment import STORE_MARKER
     from untildone.agents.last_words import ClaudeLedger
     from untildone.engine.parts import Parts
+    from untildone.git.repository import Inside
     from untildone.git.repository import Keeping as GitKeeping
     from untildone.git.workspace import open_workspace
     from untildone.notify.opening import open_notifiers
@@ -241,12 +254,16 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
     spawner = HostSpawner(around.state_dir / LAST_WORDS, mark=f"{STORE_MARKER}={_place(around)}")
     marks = {CHECK_MARKER: run_id, STORE_MARKER: _place(around)}
     guard, withheld = tuple(behind_guard(whole_tree=True)), login_names(spec) | {config.SERVER_TOKEN}
-    of_git = GitKeeping(marks=tuple(marks.items()), behind=guard, withheld=withheld)
+    crew = _Crew(run_id, spec, policy, around, spawner)
+    agent, reviewer = crew.worker(), crew.reviewer()
+    at_work = crew.work_box
+    inside = Inside(words=at_work.words_of_ours, env=at_work.env) if at_work else None
+    of_git = GitKeeping(marks=tuple(marks.items()), behind=guard, withheld=withheld, inside=inside)
     workspace = await open_workspace(spec, run_id=run_id, private=around.state_dir / "folders", keeping=of_git)
     rooms = workspace.rooms(around.state_dir / ROOMS)
     lander = workspace.lander()
-    return Parts(
-        agent=around.agent or _agent(spec, spawner, around, run_id, policy),
+    parts = Parts(
+        agent=agent,
         workspace=workspace,
         witness=Examiner(
             spec.contract,
@@ -258,7 +275,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
         ),
         lander=lander,
         forge=await _forge(spec, around, lander.remote_address),
-        reviewer=_reviewer(spec, spawner, around, run_id, policy),
+        reviewer=reviewer,
         # Hooks may start what shall stay, even the next run: only they themselves must not outlive us.
         usher=FolderUsher(spec.cwd, behind=behind_guard(whole_tree=False)),
         spawner=spawner,
@@ -269,6 +286,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
         jitter=random.random,
         tasks_left=_tasks_left(spec),
     )
+    return parts, crew.boxes
 
 
 async def _refuse_unusable(contract: Contract) -> None:
@@ -357,80 +375,124 @@ def _machine(spec: RunSpec, around: Surroundings) -> Machine:
     )
 
 
-def _reviewer(spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, policy: Policy) -> Agent | None:
-    """An agent of its own for reviews: it shares neither process nor rights with the one that works."""
-    has_judges = bool(spec.contract.checks) and spec.contract.guard != "off"
-    if spec.review.when == "never" and not (spec.review.disputes and has_judges):
-        return None
-    if around.reviewer is not None:
-        return around.reviewer
-    its_own = replace(spec, options=reviewer_options(spec))
-    return _agent(its_own, spawner, around, run_id, policy, reviewing=True)
+class _Crew:
+    """Who works on a run: an agent, and one who reviews its work. Each may live in a box of its own."""
 
+    def __init__(self, run_id: str, spec: RunSpec, policy: Policy, around: Surroundings, host: "HostSpawner") -> None:
+        self._run_id = run_id
+        self._spec = spec
+        self._policy = policy
+        self._around = around
+        self._host = host
+        self.boxes: list[Box] = []
+        """The boxes they live in; to be opened before anybody works."""
+        self.work_box: Box | None = None
+        """That of the agent that works."""
 
-def _agent(
-    spec: RunSpec, spawner: Spawner, around: Surroundings, run_id: str, policy: Policy, *, reviewing: bool = False
-) -> Agent:
-    """The agent the options name. What cannot work is said before anything is started or recorded."""
-    from untildone.agents.argv import find_claude, require_sandbox
-    from untildone.agents.environment import agent_environment
-    from untildone.agents.hooks_file import load_hooks
-    from untildone.agents.relay import Relay, agent_named
+    def worker(self) -> Agent:
+        """The agent the options name, or one that was given."""
+        return self._around.agent or self._agent(self._spec, reviewing=False)
 
-    env = agent_environment(
-        around.env,
-        run_id=run_id,
-        skip_permissions=spec.options.skip_permissions,
-        is_root=os.geteuid() == 0,
-        store=_place(around),
-        config_dir=str(claude_config_dir(spec, around.env)) if spec.options.config_dir else None,
-        withheld=login_names(spec),
-    )
-    find_claude(spec.options.claude, path=env.get("PATH"))
-    if env.get("IS_SANDBOX") and "IS_SANDBOX" not in around.env and not reviewing:
-        around.notice(
-            "--skip-permissions as root: Claude Code gets IS_SANDBOX=1, because it refuses this on a machine that is "
-            "no sandbox"
+    def reviewer(self) -> Agent | None:
+        """An agent of its own for reviews: it shares neither process nor rights with the one that works."""
+        spec = self._spec
+        has_judges = bool(spec.contract.checks) and spec.contract.guard != "off"
+        if spec.review.when == "never" and not (spec.review.disputes and has_judges):
+            return None
+        its_own = replace(spec, options=reviewer_options(spec))
+        return self._around.reviewer or self._agent(its_own, reviewing=True)
+
+    def _agent(self, spec: RunSpec, *, reviewing: bool) -> Agent:
+        """What cannot work is said before anything is started or recorded."""
+        from untildone.agents.argv import find_claude, require_sandbox
+        from untildone.agents.hooks_file import load_hooks
+        from untildone.agents.relay import Relay, agent_named
+
+        env = self._environment(spec, reviewing=reviewing)
+        claude = find_claude(spec.options.claude, path=env.get("PATH"))
+        require_sandbox(spec.options, path=env.get("PATH"))
+        if spec.options.hooks_file is not None:
+            load_hooks(Path(spec.options.hooks_file))
+        box = self._box(spec, env, claude, reviewing=reviewing) if spec.options.sandbox == "bwrap" else None
+
+        def make(name: str) -> Agent:
+            return self._adapter(name, spec, env, box, reviewing=reviewing)
+
+        others = [named for fallback in spec.options.fallback if (named := agent_named(fallback)) is not None]
+        for name in (spec.options.agent, *others):
+            if name not in ADAPTERS:
+                raise ConfigError(f"unknown agent {name!r}: use {' or '.join(ADAPTERS)}")
+        return Relay(make, first=spec.options.agent) if others else make(spec.options.agent)
+
+    def _environment(self, spec: RunSpec, *, reviewing: bool) -> Mapping[str, str]:
+        from untildone.agents.environment import agent_environment
+
+        around = self._around
+        env = agent_environment(
+            around.env,
+            run_id=self._run_id,
+            skip_permissions=spec.options.skip_permissions,
+            is_root=os.geteuid() == 0,
+            store=_place(around),
+            config_dir=str(claude_config_dir(spec, around.env)) if spec.options.config_dir else None,
+            withheld=login_names(spec),
         )
-    require_sandbox(spec.options, path=env.get("PATH"))
-    if spec.options.hooks_file is not None:
-        load_hooks(Path(spec.options.hooks_file))
+        if env.get("IS_SANDBOX") and "IS_SANDBOX" not in around.env and not reviewing:
+            around.notice(
+                "--skip-permissions as root: Claude Code gets IS_SANDBOX=1, because it refuses this on a machine that "
+                "is no sandbox"
+            )
+        return env
 
-    def make(name: str) -> Agent:
-        return _adapter(name, spec, policy, spawner, env, reviewing=reviewing)
+    def _box(self, spec: RunSpec, env: Mapping[str, str], claude: str, *, reviewing: bool) -> "Box":
+        from untildone.boxes import Lodger, box_for
 
-    others = [named for fallback in spec.options.fallback if (named := agent_named(fallback)) is not None]
-    for name in (spec.options.agent, *others):
-        if name not in ADAPTERS:
-            raise ConfigError(f"unknown agent {name!r}: use {' or '.join(ADAPTERS)}")
-    return Relay(make, first=spec.options.agent) if others else make(spec.options.agent)
+        lodger = Lodger(
+            spec=spec,
+            env=env,
+            config_dir=claude_config_dir(spec, env),
+            claude=claude,
+            state_dir=self._around.state_dir,
+            name=f"{self._run_id}-{'review' if reviewing else 'work'}",
+            own=(self._around.state_dir, config.own_dir(os.environ)),
+            is_reader=reviewing,
+        )
+        box = box_for(lodger, self._host)
+        self.boxes.append(box)
+        if not reviewing:
+            self.work_box = box
+        return box
 
+    def _adapter(
+        self, name: str, spec: RunSpec, env: Mapping[str, str], box: "Box | None", *, reviewing: bool
+    ) -> Agent:
+        from untildone.core.prompt import denied_tools, granted_tools
 
-def _adapter(
-    name: str, spec: RunSpec, policy: Policy, spawner: Spawner, env: Mapping[str, str], *, reviewing: bool
-) -> Agent:
-    from untildone.core.prompt import denied_tools, granted_tools
+        # A check the user named may be run by the agent too: it should know before it claims.
+        granted = granted_tools(spec, mends=not reviewing)
+        options = replace(spec.options, allowed_tools=granted, disallowed_tools=denied_tools(spec))
+        spawner: Spawner = self._host if box is None else box.spawner
+        inside, files = (env, None) if box is None else (box.env, box.files)
+        grace = self._policy.background_grace
+        if name == "claude_cli":
+            from untildone.agents.claude_cli import ClaudeCli
 
-    # A check the user named may be run by the agent too: it should know before it claims.
-    granted = granted_tools(spec, mends=not reviewing)
-    options = replace(spec.options, allowed_tools=granted, disallowed_tools=denied_tools(spec))
-    if name == "claude_cli":
-        from untildone.agents.claude_cli import ClaudeCli
+            return ClaudeCli(
+                options, spawner, cwd=spec.cwd, env=inside, background_grace=grace, reviewing=reviewing, files=files
+            )
+        from untildone.agents.claude_sdk import ClaudeSdk
 
-        grace = policy.background_grace
-        return ClaudeCli(options, spawner, cwd=spec.cwd, env=env, background_grace=grace, reviewing=reviewing)
-    from untildone.agents.claude_sdk import ClaudeSdk
-
-    return ClaudeSdk(
-        options,
-        spawner,
-        cwd=spec.cwd,
-        env=env,
-        background_grace=policy.background_grace,
-        completion_signal=policy.completion_signal,
-        reviewing=reviewing,
-        tasks=_task_command(spec, env),
-    )
+        return ClaudeSdk(
+            options,
+            spawner,
+            cwd=spec.cwd,
+            env=inside,
+            background_grace=grace,
+            completion_signal=self._policy.completion_signal,
+            reviewing=reviewing,
+            tasks=_task_command(spec, env),
+            files=files,
+        )
 
 
 def claude_config_dir(spec: RunSpec, env: Mapping[str, str]) -> Path:

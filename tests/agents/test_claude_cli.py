@@ -124,19 +124,6 @@ async def test_settings_that_are_written_out_travel_in_a_file_of_the_user_alone(
     assert not Path((tmp_path / "path").read_text().strip()).exists()
 
 
-async def test_the_prefix_comes_before_the_program(tmp_path: Path) -> None:
-    told: list[Event] = []
-
-    async def tell(event: Event) -> None:
-        told.append(event)
-
-    chosen = AgentOptions(claude=program(tmp_path, f'echo "$INSIDE" >&2; test -n "$INSIDE" && echo \'{OK_RESULT}\''))
-    env = {"PATH": "/usr/bin:/bin"}
-    agent = ClaudeCli(chosen, HostSpawner(), cwd=str(tmp_path), env=env, prefix=("env", "INSIDE=yes"))
-    async with asyncio.timeout(PATIENCE):
-        assert (await agent.iterate(order(), tell)).failure is None
-
-
 async def test_a_wrong_hooks_file_is_refused_before_anything_runs(tmp_path: Path) -> None:
     hooks = tmp_path / "hooks.json"
     hooks.write_text('{"stop": []}')

@@ -37,9 +37,9 @@ def told(stage: Stage, kind: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def killed(stage: Stage) -> Iterator[None]:
+def killed(stage: Stage, *more: str) -> Iterator[None]:
     """Start the run; kill the loop itself with -9 at the end of the block."""
-    loop = stage.popen(*RUN)
+    loop = stage.popen(*RUN, *more)
     try:
         yield
     finally:
@@ -57,19 +57,20 @@ def test_a_budget_of_one_dollar_holds_inside_an_iteration_of_dear_replies(tmp_pa
         assert stage.model.ledger.cut() == ()
 
 
-def test_kill_nine_while_a_tool_runs_and_in_the_middle_of_a_reply(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sandbox", ["host", "bwrap"])
+def test_kill_nine_while_a_tool_runs_and_in_the_middle_of_a_reply(tmp_path: Path, sandbox: str) -> None:
     number = any_number()
     slow = Reply(text="word " * 400, chunk_delay=0.2, input_tokens=50_000)
     first = (bash("echo half > half.txt", input_tokens=3000), stays(number))
     with staged(tmp_path, Scenario(name="killed", iterations=(first, (slow,), DONE, DONE))) as stage:
-        with killed(stage):
+        with killed(stage, "--sandbox", sandbox):
             eventually(lambda: len(told(stage, "agent.reply")) == 2 and len(sleepers(number)) == 1)
             (run,) = json.loads(stage.here("ls", "--json").stdout)
         eventually(lambda: living_of(run["run_id"]) == [] and not sleepers(number))
-        with killed(stage):
+        with killed(stage, "--sandbox", sandbox):
             eventually(lambda: len(told(stage, "agent.reply_started")) == 3)
         eventually(lambda: len(stage.model.ledger.cut()) == 1)
-        result = stage.result_here(*RUN)
+        result = stage.result_here(*RUN, "--sandbox", sandbox)
         assert (result["run_id"], result["exit_reason"]) == (run["run_id"], "completion_signal")
         assert living_of(run["run_id"]) == []
         assert result["attempts"] == 4

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from untildone.agents.argv import as_prompt, claude_argv, find_claude, fits_in_argv, hooks_saying, settings_json
 from untildone.agents.conversation import Conversation
@@ -36,22 +37,21 @@ class ClaudeCli:
         *,
         cwd: str,
         env: Mapping[str, str],
-        prefix: Sequence[str] = (),
         background_grace: float = 60.0,
         reviewing: bool = False,
+        files: Path | None = None,
     ) -> None:
-        """`prefix` goes before the program, to run it inside something else. A reviewer writes and reports nothing."""
+        """A reviewer writes and reports nothing. `files`: where what is handed to the agent lies."""
         self._options = options
         self._spawner = spawner
         self._cwd = cwd
         self._env = env
-        self._prefix = tuple(prefix)
         self._grace = background_grace
         self._reviewing = reviewing
         self._hooks = load_hooks(options.hooks_file) if options.hooks_file else None
         home = env.get("HOME")
         self._config_dir = env.get("CLAUDE_CONFIG_DIR") or (f"{home}/.claude" if home else None)
-        self._private = PrivateFiles(env, "review" if reviewing else "work")
+        self._private = PrivateFiles(env, "review" if reviewing else "work", files)
         self._process: Process | None = None
         self._conversation: Conversation | None = None
         self._parser = StreamParser()
@@ -105,8 +105,7 @@ class ClaudeCli:
 
     async def _spawn(self, order: Order, prompt: str) -> Process:
         in_argv = fits_in_argv(prompt)
-        # Inside something else, such as a container, there may be no such file.
-        given = self._options.mcp_config if self._prefix else self._private.in_place_of(self._options.mcp_config)
+        given = self._private.in_place_of(self._options.mcp_config)
         options = replace(self._options, model=order.model or self._options.model, mcp_config=given)
         hooks = self._hooks if self._hooks is not None else hooks_saying(order.rules)
         argv = claude_argv(
@@ -124,9 +123,7 @@ class ClaudeCli:
             read_only=self._reviewing,
         )
         try:
-            return await self._spawner.spawn(
-                [*self._prefix, *argv], cwd=self._cwd, env=self._env, stdin="null" if in_argv else "pipe"
-            )
+            return await self._spawner.spawn(argv, cwd=self._cwd, env=self._env, stdin="null" if in_argv else "pipe")
         except OSError as refused:
             raise AgentError(f"claude cannot be started: {refused.strerror or refused}") from refused
 

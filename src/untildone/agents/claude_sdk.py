@@ -45,11 +45,13 @@ class ClaudeSdk:
         background_grace: float = 60.0,
         completion_signal: str = COMPLETION_SIGNAL,
         reviewing: bool = False,
+        files: Path | None = None,
         tasks: TaskCommand | None = None,
     ) -> None:
         """A reviewer has no tool that writes, and ends with a verdict instead of a report.
 
-        `tasks`: what the tools for tasks do, if the options ask for them.
+        `tasks`: what the tools for tasks do, if the options ask for them. `files`: where what is handed to the agent
+        lies.
         """
         self._options = options
         self._spawner = spawner
@@ -62,7 +64,7 @@ class ClaudeSdk:
         self._signal = completion_signal
         self._reviewing = reviewing
         self._tasks = tasks if options.task_tools and not reviewing else None
-        self._private = PrivateFiles(env, "review" if reviewing else "work")
+        self._private = PrivateFiles(env, "review" if reviewing else "work", files)
         self._warm: WarmClaude | None = None
         self._model: str | None = None
         """The one the process we have was started with."""

@@ -16,9 +16,10 @@ FOLDER = "private"
 class PrivateFiles:
     """The files of one agent, which only its user can read; one that a killed driver left is written anew."""
 
-    def __init__(self, env: Mapping[str, str], agent: str) -> None:
+    def __init__(self, env: Mapping[str, str], agent: str, folder: Path | None = None) -> None:
+        """`folder`: where an agent in a sandbox can read them."""
         store = env.get(STORE_MARKER)
-        self._folder = Path(store, FOLDER) if store else Path(tempfile.gettempdir())
+        self._folder = folder or (Path(store, FOLDER) if store else Path(tempfile.gettempdir()))
         self._stem = f"untildone-{env.get(RUN_MARKER, os.getpid())}-{agent}"
         self._written: list[Path] = []
 

@@ -220,6 +220,10 @@ def _not_done(view: RunView, state: LoopState, found: Gathered) -> list[str]:
     if found.reviewer_denials:
         denied = ", ".join(span(denial, 120) for denial in list(found.reviewer_denials)[:_ITEMS])
         lines.append(f"- Denied to the reviewer, who only reads: {denied}")
+    lines += [
+        f"- The agent could not reach {span(host)}: {span(f'--allow-host {host}')} allows it."
+        for host in view.refused_hosts
+    ]
     if view.breaker_state != "closed":
         lines.append(f"- The circuit breaker: {span(view.breaker)}.")
     lines += _failing_checks(found)

@@ -28,6 +28,7 @@ from untildone.git.inspection import Inspection, inspecting
 from untildone.git.run import GitResult, first_line, git
 from untildone.notify.opening import open_notifiers
 from untildone.ports import RunRow
+from untildone.sandbox.bubblewrap import can_enclose
 from untildone.sandbox.inhibit import WAYS
 from untildone.trees import sweep_rooms
 
@@ -87,7 +88,7 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
         settings,
         *found,
         checkup.rights_row(rights_line(_spec(resolved, asked.folder), most=None)),
-        checkup.sandbox_row(missing, wanted=values.get("sandbox") == "claude"),
+        checkup.sandbox_row(str(values["sandbox"]), trouble=can_enclose().trouble, missing=missing),
         _disk(asked, int(values["disk_reserve"])),
         *_temp(),
     ]

@@ -53,6 +53,7 @@ _TONES: dict[type[ev.Event], Tone] = {
     ev.WaiverGiven: "warn",
     ev.Rewound: "warn",
     ev.MessageReceived: "warn",
+    tr.AgentHostRefused: "warn",
     tr.AgentPriceUnknown: "warn",
     tr.AgentToolUse: "quiet",
     tr.AgentToolResult: "bad",
@@ -66,7 +67,9 @@ def is_worth_a_line(event: ev.Event) -> bool:
     """Would a person who watches, but not closely, want to read this?"""
     if isinstance(event, tr.AgentSystem):
         return event.subtype in _TELLING
-    return isinstance(event, tr.AgentPriceUnknown) or not isinstance(event, (tr.AgentEvent, *_BOOKKEEPING))
+    return isinstance(event, tr.AgentPriceUnknown | tr.AgentHostRefused) or not isinstance(
+        event, (tr.AgentEvent, *_BOOKKEEPING)
+    )
 
 
 def tone(event: ev.Event) -> Tone:

@@ -11,6 +11,7 @@ import click
 from untildone import wiring
 from untildone.briefing.markdown import render
 from untildone.cli.driving import Job, Output, drive, exit_code_of, foreground, opened
+from untildone.cli.escaping import KINDS, escape
 from untildone.cli.guarding import operator_only
 from untildone.cli.nights import night
 from untildone.cli.options import folder_of
@@ -46,6 +47,10 @@ POLICY = Policy(max_iterations=10, max_cost_usd=5.0, max_duration=300.0)
 @click.option("--scenario", metavar="FILE", help="A scenario of your own, or the name of one that comes along.")
 @click.option("--night", is_flag=True, help="All troubles of a night in a scratch clone of this folder's repository.")
 @click.option("--act", "acts", metavar="NAME", multiple=True, help="With --night: only this act. Repeatable.")
+@click.option("--escape", is_flag=True, help="What an agent can reach from each sandbox, by trying.")
+@click.option(
+    "--sandbox", "kinds", type=click.Choice(KINDS), multiple=True, help="With --escape: only this. Repeatable."
+)
 @click.option("--keep", is_flag=True, help="Keep the scratch repository and say where it is.")
 @click.option("--claude", metavar="PROGRAM", help="The claude program. [the one on PATH, else the bundled one]")
 @click.option("-v", "--verbose", is_flag=True, help="Show what the agent writes.")
@@ -58,9 +63,13 @@ def rehearse(*, model_only: bool, port: int, scenario: str | None, **rest: Any) 
         return _serve(scenario, port)
     if rest["acts"] and not rest["night"]:
         raise UsageError("--act names an act of the night: say --night too")
+    if rest["kinds"] and not rest["escape"]:
+        raise UsageError("--sandbox names a sandbox to try to get out of: say --escape too")
     output = Output(verbose=rest["verbose"], quiet=rest["quiet"], json=rest["as_json"], advice=False)
     with ending_in_order(), scratch_folder(keep=rest["keep"]) as scratch:
         try:
+            if rest["escape"]:
+                return escape(scratch, rest["kinds"] or KINDS, rest["claude"], output)
             if rest["night"]:
                 return night(scratch, folder_of(None), rest["acts"], rest["claude"], output, keep=rest["keep"])
             return foreground(_rehearse(scratch, scenario, rest["claude"], output, keep=rest["keep"]))

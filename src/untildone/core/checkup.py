@@ -195,15 +195,21 @@ def rights_row(rights: str) -> Finding:
     return Finding(name="rights", status="ok", detail=rights)
 
 
-def sandbox_row(missing: Sequence[str], *, wanted: bool) -> Finding:
-    """Is what Claude Code's own sandbox needs here, if it is wanted?"""
-    if not wanted:
-        state = f"{' and '.join(missing)} not installed" if missing else "bwrap and socat are here"
-        return Finding(name="sandbox", status="ok", detail=f"not used; {state}")
-    if missing:
-        fix = "install them: `sudo apt-get install bubblewrap socat`"
-        return Finding(name="sandbox", status="missing", detail=f"{' and '.join(missing)} not on PATH", remedy=fix)
-    return Finding(name="sandbox", status="ok", detail="bwrap and socat are here")
+def sandbox_row(wanted: str, *, trouble: str, missing: Sequence[str]) -> Finding:
+    """Where would the agent work? `trouble`: why bubblewrap cannot work here; `missing`: what Claude's own lacks."""
+    name = "sandbox"
+    if wanted == "bwrap":
+        fix = "`sudo apt-get install bubblewrap`, or --sandbox host"
+        if trouble:
+            return Finding(name=name, status="missing", detail=trouble, remedy=fix)
+        return Finding(name=name, status="ok", detail="the agent works in one (bubblewrap)")
+    if wanted == "claude":
+        if missing:
+            fix = "install them: `sudo apt-get install bubblewrap socat`"
+            return Finding(name=name, status="missing", detail=f"{' and '.join(missing)} not on PATH", remedy=fix)
+        return Finding(name=name, status="ok", detail="the agent's commands run in one (Claude Code's own)")
+    state = f"not used; {trouble}" if trouble else "not used; --sandbox bwrap would work here"
+    return Finding(name=name, status="ok", detail=state)
 
 
 def folder_row(folder: str, *, busy: str, dirty: int | None, keep_dirty: bool) -> Finding:

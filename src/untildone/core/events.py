@@ -75,6 +75,8 @@ class ContinuousResumed(Event):
     host: str
     version: str
     lease: int
+    sandbox: str = ""
+    """Where its agent works, in a few words; empty: it was not told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

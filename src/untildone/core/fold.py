@@ -68,7 +68,7 @@ def _started(state: LoopState, event: ev.ContinuousStarted, at: float) -> LoopSt
     )
 
 
-def _resumed(state: LoopState, _: ev.ContinuousResumed, at: float) -> LoopState:
+def _resumed(state: LoopState, event: ev.ContinuousResumed, at: float) -> LoopState:
     """A driver is there again: what stopped the run before is forgiven once, the counters of work stay."""
     return replace(
         state, phase="running", driving=True, last_at=at, stop=None, paused=False, stop_reason=None, stop_detail="",
@@ -77,7 +77,7 @@ def _resumed(state: LoopState, _: ev.ContinuousResumed, at: float) -> LoopState:
         arrival=replace(state.arrival, trouble="", fixes=0), resting=False, on_hold=False, held=None,
         # Whoever resumes without a word on the dispute lets the agent try once more.
         dispute_rounds=1 if state.stop_reason == Reason.DISPUTED else state.dispute_rounds,
-        dispute_refused=state.dispute_refused and state.stop_reason != Reason.DISPUTED,
+        dispute_refused=state.dispute_refused and state.stop_reason != Reason.DISPUTED, sandbox=event.sandbox,
     )  # fmt: skip
 
 
@@ -483,5 +483,6 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     tr.AgentReply: heard.reply,
     tr.AgentPriceUnknown: heard.price_unknown,
     tr.AgentWoken: heard.woken,
+    tr.AgentHostRefused: heard.host_refused,
     tr.AgentQuota: _quota,
 }

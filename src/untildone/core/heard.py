@@ -6,6 +6,8 @@ from untildone.core import trace as tr
 from untildone.core.spending import book, spend, total
 from untildone.core.state import LoopState
 
+_MOST_HOSTS = 50
+
 
 def session(state: LoopState, event: tr.AgentSession, at: float) -> LoopState:
     """The conversation has a name. Nobody goes on working in the session of a reviewer."""
@@ -47,6 +49,14 @@ def woken(state: LoopState, event: tr.AgentWoken, _: float) -> LoopState:
     if state.open is None or not event.tasks_started:
         return state
     return replace(state, open=replace(state.open, wakeups=state.open.wakeups + 1))
+
+
+def host_refused(state: LoopState, event: tr.AgentHostRefused, _: float) -> LoopState:
+    """The first few are enough for somebody to see what is missing."""
+    known = state.refused_hosts
+    if event.host in known or len(known) >= _MOST_HOSTS:
+        return state
+    return replace(state, refused_hosts=(*known, event.host))
 
 
 def price_unknown(state: LoopState, event: tr.AgentPriceUnknown, _: float) -> LoopState:

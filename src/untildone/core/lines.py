@@ -47,7 +47,9 @@ def _started(event: ev.ContinuousStarted, _: float) -> str:
 def _resumed(event: ev.ContinuousResumed, _: float) -> str:
     if not event.pid:
         return f"started in a Claude Code session: {one_line(event.host, 60)}"
-    return f"started (process {event.pid} on {one_line(event.host, 60)}, untildone {one_line(event.version, 40)})"
+    where = f"; {one_line(event.sandbox, DETAIL)}" if event.sandbox else ""
+    driver = f"process {event.pid} on {one_line(event.host, 60)}, untildone {one_line(event.version, 40)}"
+    return f"started ({driver}){where}"
 
 
 def _recovered(event: ev.ContinuousRecovered, _: float) -> str:

@@ -124,9 +124,14 @@ def _price_unknown(event: tr.AgentPriceUnknown, _: float) -> str:
     return f"the price of {model} is not known: its tokens are counted at the dearest known price, as an estimate"
 
 
+def _host_refused(event: tr.AgentHostRefused, _: float) -> str:
+    return one_line(f"the agent could not reach {event.host}: {event.why}", _DETAIL)
+
+
 AGENT_LINERS: Mapping[type[ev.Event], Liner] = {
     tr.AgentSession: _session,
     tr.AgentPriceUnknown: _price_unknown,
+    tr.AgentHostRefused: _host_refused,
     tr.AgentWoken: lambda *_: "the result of a background task started another turn of the agent",
     tr.AgentReplyStarted: _silent,
     tr.AgentReply: _silent,

@@ -114,6 +114,7 @@ class Policy:
     """What happens when a command before or after an iteration fails."""
 
 
+Sandbox = Literal["none", "host", "bwrap", "claude"]
 Network = Literal["registries", "open", "none"]
 """What can be reached from a sandbox besides the model: the package registries and what is allowed by name, every host,
 or nothing."""
@@ -157,7 +158,7 @@ class AgentOptions:
     """Models, or `agent:NAME`, that take over while the first choice meets a usage limit or an outage."""
     config_dir: str | None = None
     """A CLAUDE_CONFIG_DIR of its own for this run, so that a login renewed elsewhere cannot end it."""
-    sandbox: Literal["none", "host", "bwrap", "claude"] = "none"
+    sandbox: Sandbox = "none"
     """Where the agent works: `bwrap` shows it its folder and no secret of yours; `claude` turns on Claude Code's own
     sandbox, for the commands the agent runs."""
     network: Network = "registries"

@@ -36,6 +36,15 @@ _DENIED = (
     "with a path that is not relative to the folder. Do without them and say so in your report; do not look for a way "
     "around."
 )
+_BOXED = (
+    "You work in a sandbox: you see this folder, a home and /tmp of your own, and the tools of the machine. The "
+    "network leads to {reached} alone. If the work cannot be done without something else, name it in your report."
+)
+_REACHED = {
+    "none": "the model",
+    "registries": "the model and the package registries (PyPI, npm, Debian, crates.io, Go){named}",
+    "open": "any host but this machine",
+}
 _NOBODY_IS_HERE = (
     "Nobody is here to answer: never ask and wait. Decide like a careful engineer, note the assumption in your "
     "report, and go on. Questions for the human go into the report; they are read in the morning."
@@ -114,6 +123,7 @@ def rules(spec: RunSpec, policy: Policy) -> str:
         _RELAY + _COMMITTING[spec.landing.land],
         _NOBODY_IS_HERE,
         "Do not touch the loop that runs you: no `untildone` commands, no edits of its files.",
+        *([boxed_rule(spec)] if spec.options.sandbox == "bwrap" else []),
         *([_DENIED] if denied_tools(spec) else []),
         status_instructions(
             policy.completion_signal,
@@ -122,6 +132,12 @@ def rules(spec: RunSpec, policy: Policy) -> str:
         ),
     ]
     return "\n\n".join(parts)
+
+
+def boxed_rule(spec: RunSpec) -> str:
+    """What an agent in a sandbox has to know of it."""
+    named = "".join(f", {host}" for host in spec.options.allow_hosts)
+    return _BOXED.format(reached=_REACHED[spec.options.network].format(named=named))
 
 
 def granted_tools(spec: RunSpec, *, mends: bool = True) -> tuple[str, ...]:

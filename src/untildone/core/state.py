@@ -351,6 +351,10 @@ class LoopState:
     """What each purse has paid, estimates included; closed iterations only."""
     unpriced: tuple[str, ...] = ()
     """Models whose price is not known: their tokens are counted at the dearest known price."""
+    sandbox: str = ""
+    """Where the agent works, as the last driver said."""
+    refused_hosts: tuple[str, ...] = ()
+    """Hosts that the agent could not reach from its sandbox."""
     usage_limit_hit: bool = False
     """A usage or rate limit was met at least once."""
 

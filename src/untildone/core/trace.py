@@ -80,6 +80,17 @@ class AgentPriceUnknown(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentHostRefused(AgentEvent):
+    """From its sandbox the agent tried to reach a host that is not allowed: told once for each host."""
+
+    TYPE: ClassVar[str] = "agent.host_refused"
+    KIND: ClassVar[Kind] = "control"
+    host: str
+    """As `--allow-host` takes it."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentWoken(AgentEvent):
     """The result of a background task started another turn of the agent, and that turn is over."""
 

@@ -1,8 +1,9 @@
 """Which repository a folder's work goes to: its own, or a private one kept outside of the folder."""
 
+import asyncio
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 # A hook inherits what git is told. A test suite in one that makes repositories of its own would then work in ours, so
 # here git finds the repository by itself, as it does for the user; that it finds the right one was looked at before.
 _RUN_HOOKS = frozenset({"checkout", "commit", "merge", "push", "switch"})
+_RUN_INSIDE = frozenset({"add", "commit"})
 _TRIES = 4
 """Locks come and go while several programs use a repository."""
 _TALK = frozenset({"fetch", "ls-remote", "push"})
@@ -41,6 +43,17 @@ class Keeping:
     """The program that ends what they leave behind, and all of it should we die."""
     withheld: frozenset[str] = frozenset()
     """Variables they do not get, such as the login for a forge."""
+    inside: "Inside | None" = None
+    """Where they run at commits in the agent's own tree; then they run nowhere else. None: where we run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """A sandbox for what git runs of the repository's own: its hooks and filters may be what the agent wrote."""
+
+    words: Callable[[str], Sequence[str]]
+    """What goes before git so that it works in a folder, in the sandbox, and leaves nothing behind."""
+    env: Mapping[str, str]
 
 
 UNKEPT = Keeping()
@@ -88,10 +101,14 @@ class Repository:
         if self.fence is not None:
             self.fence.refuse_another(self.top)
         command, kept = verb(args), self.keeping
+        inside = kept.inside if dies_with_us and command in _RUN_INSIDE else None
+        if kept.inside is not None and inside is None and command in _RUN_HOOKS:
+            args = (*NO_HOOKS, *args)
         finds_itself = not self.private and command in _RUN_HOOKS and NO_HOOKS[1] not in args
         # If the agent deletes .git, git must fail instead of finding the repository of a folder above.
         fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
         options = switched_off(self.missing_filters) if self.missing_filters else ()
+        words = await asyncio.to_thread(inside.words, str(self.top)) if inside else ()
         for _ in range(_TRIES):
             done = await git(
                 (*options, *args), cwd=self.top,
@@ -99,7 +116,9 @@ class Repository:
                 env={**fence, **dict(kept.marks), **(env or {})},
                 withheld=frozenset() if command in _TALK else kept.withheld,
                 stdin=stdin, timeout=timeout,
-                dies_with_us=dies_with_us, behind=kept.behind if dies_with_us else (), most=most, check=False,
+                base=inside.env if inside else None,
+                dies_with_us=dies_with_us, behind=(words or kept.behind) if dies_with_us else (), most=most,
+                check=False,
             )  # fmt: skip
             if done.code == 0 or (lock := lock_named(done.err, self.folders)) is None:
                 break

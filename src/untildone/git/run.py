@@ -90,6 +90,7 @@ async def git(
     work_tree: Path | None = None,
     env: Mapping[str, str] | None = None,
     withheld: Collection[str] = (),
+    base: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
     check: bool = True,
     timeout: float = READ_TIMEOUT,
@@ -99,12 +100,14 @@ async def git(
 ) -> GitResult:
     """Run one git command. WorkspaceError when it cannot start, takes too long, or (with `check`) fails.
 
-    Of what it prints, at most so many bytes are read. `withheld`: variables it does not get.
+    Of what it prints, at most so many bytes are read. `withheld`: variables it does not get; `base`: what it gets
+    instead of ours.
 
     With `dies_with_us` it ends, hooks and all, when this process does. `behind`: the program that sees to that, and
     to it that nothing of a hook outlives the command.
     """
-    whole = _environment(withheld) | _place(git_dir, work_tree) | dict(env or {})
+    own = _environment(withheld) if base is None else {**base, **_QUIET}
+    whole = own | _place(git_dir, work_tree) | dict(env or {})
     with disk_trouble(f"git {verb(args)} cannot run in {cwd}"), ExitStack() as files:
         # Files, not pipes: a hook may leave a background process behind that would keep a pipe open for ever.
         given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))

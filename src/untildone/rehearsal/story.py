@@ -1,6 +1,7 @@
 """The rehearsal everybody sees first: a small real repository, a goal, and a model that lies once."""
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,9 +60,14 @@ def story() -> Story:
 
 def make_scratch_repository(folder: Path) -> None:
     """Fill an empty or absent folder with a small Python project under git whose tests fail."""
+    make_repository(folder, FILES, "Two conversions to write")
+
+
+def make_repository(folder: Path, files: Mapping[str, str], message: str) -> None:
+    """Fill an empty or absent folder with these files, under git."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise WorkspaceError(f"{folder}: the scratch repository needs an empty folder")
-    for name, text in FILES.items():
+    for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -70,7 +76,7 @@ def make_scratch_repository(folder: Path) -> None:
     _git(folder, "config", "user.email", "rehearsal@localhost")
     _git(folder, "config", "commit.gpgsign", "false")
     _git(folder, "add", "--all")
-    _git(folder, "commit", "--quiet", "--no-verify", "--message", "Two conversions to write")
+    _git(folder, "commit", "--quiet", "--no-verify", "--message", message)
 
 
 def _git(folder: Path, *arguments: str) -> None:

@@ -44,8 +44,8 @@ def view(quarters: Quarters, env: Mapping[str, str], *, root: bool, as_user: boo
     hidden = tuple(place for name in _names("/") if name not in _PUBLIC and (place := Path("/", name)).is_dir())
     around = Surroundings(home=home, hidden=hidden, trees=quarters.writable, own=quarters.own)
     mounts = {mount.place: mount for mount in _system()}
-    for place, source in _own_folders(quarters.around, home).items():
-        mounts[place] = Mount(place=place, kind="write", source=source)
+    for mount in _own_folders(quarters.around, home):
+        mounts[mount.place] = mount
     for place in toolchains(env, quarters.programs, around):
         mounts[str(place)] = Mount(place=str(place), kind="read", source=str(place))
     for folder in quarters.writable:
@@ -53,11 +53,11 @@ def view(quarters: Quarters, env: Mapping[str, str], *, root: bool, as_user: boo
     for folder in quarters.own:
         if any(folder.is_relative_to(seen) for seen in quarters.writable):
             mounts[str(folder)] = Mount(place=str(folder), kind="empty")
-    for place in quarters.fixed:
-        kept = Mount(place=str(place), kind="read", source=str(place))
-        mounts[str(place)] = kept if place.exists() else Mount(place=str(place), kind="empty")
-    for source, place, may_write in quarters.lent:
-        mounts[str(place)] = Mount(place=str(place), kind="write" if may_write else "read", source=str(source))
+    for fixed in quarters.fixed:
+        kept = Mount(place=str(fixed), kind="read", source=str(fixed))
+        mounts[str(fixed)] = kept if fixed.exists() else Mount(place=str(fixed), kind="empty")
+    for source, seen_at, may_write in quarters.lent:
+        mounts[str(seen_at)] = Mount(place=str(seen_at), kind="write" if may_write else "read", source=str(source))
     return View(mounts=tuple(mounts.values()), whole_system=False, network=False, root=root, as_user=as_user)
 
 
@@ -70,8 +70,10 @@ def _system() -> Iterator[Mount]:
             yield Mount(place=str(place), kind="read", source=str(place))
     # Root reads what only root may read.
     for secret in _secrets(Path("/etc")):
-        kind = "empty" if secret.is_dir() else "read"
-        yield Mount(place=str(secret), kind=kind, source="" if kind == "empty" else _NOTHING)
+        if secret.is_dir():
+            yield Mount(place=str(secret), kind="empty")
+        else:
+            yield Mount(place=str(secret), kind="read", source=_NOTHING)
 
 
 def _secrets(folder: Path) -> Iterator[Path]:
@@ -89,7 +91,7 @@ def _secrets(folder: Path) -> Iterator[Path]:
                 yield from _secrets(place)
 
 
-def _own_folders(around: Path, home: Path) -> dict[str, str]:
+def _own_folders(around: Path, home: Path) -> list[Mount]:
     """Folders on the disk, so that a second process of the same agent finds what the first one left."""
     made = {str(home): around / "home", **{place: around / name for place, name in _TEMPORARY.items()}}
     try:
@@ -97,7 +99,7 @@ def _own_folders(around: Path, home: Path) -> dict[str, str]:
             source.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as trouble:
         raise WorkspaceError(f"cannot make folders in {around}: {trouble.strerror or trouble}") from trouble
-    return {place: str(source) for place, source in made.items()}
+    return [Mount(place=place, kind="write", source=str(source)) for place, source in made.items()]
 
 
 def _names(folder: str | Path) -> Sequence[str]:

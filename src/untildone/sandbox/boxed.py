@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-import os
 import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Literal
 
 from untildone.core.door import PORT, Table
@@ -51,7 +51,7 @@ class BoxedSpawner:
         """Start a program in a sandbox of its own; what it says to the door is answered before it can say anything."""
         assert self._door is not None, "a sandbox without a door"
         words = await asyncio.to_thread(self._words, cwd)
-        process = await self._host.spawn((*words, *argv), cwd=cwd, env=env, stdin=stdin)
+        process = await self._host.spawn((*words, *argv), cwd=cwd, env=env, stdin=stdin, apart=True)
         try:
             listening = await _listening_in(process)
             server = await self._door.serve(listening)
@@ -86,11 +86,11 @@ async def _close_after(process: Process, server: asyncio.Server) -> None:
 
 async def _listening_in(process: HostProcess) -> socket.socket:
     """A socket that listens in the network of a program that was just started in a sandbox."""
-    ours = os.readlink("/proc/self/ns/net")
+    ours = _network_of("self")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_BEGIN_PATIENCE):
-            while (pid := _in_another_network(process, ours)) is None and process.family():
-                await asyncio.sleep(_GLANCE)
+            while (pid := _in_another_network(process, ours)) is None and process.family():  # noqa: ASYNC110
+                await asyncio.sleep(_GLANCE)  # nothing tells of it
             if pid is not None:
                 return await asyncio.to_thread(_opened, pid)
     await process.end(0.0)
@@ -99,12 +99,16 @@ async def _listening_in(process: HostProcess) -> socket.socket:
     raise AgentError(f"the sandbox did not start: {said or 'it ended at once'}")
 
 
-def _in_another_network(process: HostProcess, ours: str) -> int | None:
+def _in_another_network(process: HostProcess, ours: Path) -> int | None:
     for pid in sorted(process.family()):
         with contextlib.suppress(OSError):
-            if os.readlink(f"/proc/{pid}/ns/net") != ours:
+            if _network_of(pid) != ours:
                 return pid
     return None
+
+
+def _network_of(pid: int | str) -> Path:
+    return Path(f"/proc/{pid}/ns/net").readlink()
 
 
 def _opened(pid: int) -> socket.socket:

@@ -16,6 +16,8 @@ INSTALL = "install bubblewrap (`sudo apt-get install bubblewrap`)"
 # What root may do to files and its own processes. Without it, root could not become the user of a database server or
 # unpack an archive; with more of it, root could take the view away.
 _ROOT_MAY = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
+# Root may write there without any capability: a setting names the program that the kernel starts after a crash.
+_OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger")
 _PROBE_TIMEOUT = 10.0
 _SAID = 200
 _WORDS = {"empty": ("--tmpfs",), "read": ("--ro-bind",), "write": ("--bind",), "link": ("--symlink",)}
@@ -30,6 +32,7 @@ def enclosed(view: View, *, program: str = "bwrap") -> tuple[str, ...]:
     argv += [word for name in _ROOT_MAY if view.root for word in ("--cap-add", f"CAP_{name}")]
     argv += ["--ro-bind", "/", "/"] if view.whole_system else []
     argv += ["--dev", "/dev", "--proc", "/proc"]
+    argv += [word for place in _OF_THE_KERNEL for word in ("--ro-bind-try", place, place)]
     # A database server that root starts as another user has its shared memory there.
     argv += ["--perms", "1777", "--tmpfs", "/dev/shm"] if view.root else []  # noqa: S108
     # What lies deeper comes later: it is seen on top of what lies around it.

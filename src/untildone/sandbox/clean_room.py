@@ -30,7 +30,6 @@ _UNSET = (*OUTPUT, "TMPDIR", "TMP", "TEMP", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
 """They name places that are not there, or not writable; without them programs use the fresh ones."""
 
 
-
 class CleanRoom:
     """ports.Enclosure."""
 

@@ -18,6 +18,7 @@ its session or its environment behind is reparented to the one that lives.
 - SIGINT goes to the program alone. SIGTERM too, with SIGKILL after the grace; a second one kills at once.
 - `--group`: signals go to the program's whole process group, which has the same grace to tidy up. `--group-only`:
   besides, what left that group on purpose is left alone; then there is no keeper.
+- `--apart`: the program does not get the keys that the kernel keeps for the session we were started in.
 - The program's exit status becomes ours; a signal that killed it kills us too.
 
 Without Linux' prctl and /proc (macOS) it degrades: signals are forwarded and the program's process group is
@@ -71,6 +72,8 @@ NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+KEYCTL = {"x86_64": 250, "aarch64": 219}
+KEYCTL_JOIN_SESSION_KEYRING = 1
 
 
 class _ignored:  # noqa: N801 - used like a function
@@ -94,6 +97,14 @@ def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
+def _leave_keyring() -> None:
+    number = KEYCTL.get(os.uname().machine)
+    if number is not None and sys.platform.startswith("linux"):
+        import ctypes
+
+        ctypes.CDLL(None).syscall(number, KEYCTL_JOIN_SESSION_KEYRING, None)
+
+
 def main(arguments: list[str]) -> int:
     """Run the program and clean up after it; returns the exit status to leave with, negative for a signal."""
     options, arguments = _options(arguments)
@@ -104,6 +115,8 @@ def main(arguments: list[str]) -> int:
         return 2
     parent, words = int(arguments[0]), LastWords(*arguments[1:separator])
     is_reaper = "--group-only" not in options
+    if "--apart" in options:
+        _leave_keyring()
     wakeup = _listen()
     if not _serve(parent, is_reaper=is_reaper):
         return -signal.SIGTERM  # it died before we could ask to be told
@@ -119,7 +132,7 @@ def main(arguments: list[str]) -> int:
         wakeup = _listen()
         if not _serve(above, is_reaper=True):
             return -signal.SIGTERM
-    return _guard(program, (above, parent), wakeup, words, to_group=bool(options))
+    return _guard(program, (above, parent), wakeup, words, to_group=bool(options - {"--apart"}))
 
 
 def _serve(parent: int, *, is_reaper: bool) -> bool:

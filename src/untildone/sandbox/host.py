@@ -36,13 +36,14 @@ _AS_MODULE = "import sys; sys.path.append(sys.argv[1].rpartition('/')[0]); impor
 _GUARD = (sys.executable, "-I", "-S", "-c", _AS_MODULE, guard.__file__)
 
 
-def behind_guard(*, whole_tree: bool) -> tuple[str, ...]:
+def behind_guard(*, whole_tree: bool, apart: bool = False) -> tuple[str, ...]:
     """What to put before a command of the user's own that must not outlive the loop.
 
     Asked to end, its whole process group has the same grace. `whole_tree`: nothing it starts outlives the command
-    either. Without, what it detached on purpose goes on.
+    either. Without, what it detached on purpose goes on. `apart`: it does not get the keys of our session.
     """
-    return (*_GUARD, "--group" if whole_tree else "--group-only", str(os.getpid()), "--")
+    group = "--group" if whole_tree else "--group-only"
+    return (*_GUARD, group, *(["--apart"] if apart else []), str(os.getpid()), "--")
 
 
 class HostProcess:
@@ -182,8 +183,9 @@ class HostSpawner:
         cwd: str,
         env: Mapping[str, str],
         stdin: Literal["pipe", "null"] = "pipe",
+        apart: bool = False,
     ) -> HostProcess:
-        """Start a program in `cwd` with exactly this environment."""
+        """Start a program in `cwd` with exactly this environment. `apart`: it does not get the keys of our session."""
         program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         if program is None:
             raise AgentMissing(f"there is no program {argv[0]!r} that could be started: install it or name its path")
@@ -191,7 +193,7 @@ class HostSpawner:
             raise AgentError(f"the folder {cwd!r} does not exist: nothing can be run there")
         async with _Output(self._words_path(env)) as output:
             process = await asyncio.create_subprocess_exec(
-                *_GUARD, str(os.getpid()), *output.for_guard, "--", program, *argv[1:],
+                *_GUARD, *(["--apart"] if apart else []), str(os.getpid()), *output.for_guard, "--", program, *argv[1:],
                 cwd=cwd,
                 env=dict(env),
                 stdin=asyncio.subprocess.PIPE if stdin == "pipe" else asyncio.subprocess.DEVNULL,

@@ -1,0 +1,190 @@
+"""Puts together the sandbox of an agent: what it sees, what it is told, and the door that leads out of it."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+from untildone.agents.lodging import CREDENTIALS, Lent, Lodging, lodge, user_settings
+from untildone.core.dataclass import dataclass
+from untildone.core.door import PORT, REGISTRIES, Refused, Table, host_rules
+from untildone.core.model_access import ModelAccess, environment_inside, model_access
+from untildone.core.policy import AgentOptions, RunSpec
+from untildone.core.trace import AgentHostRefused
+from untildone.engine.journal import Journal
+from untildone.errors import ConfigError, UntildoneError
+from untildone.git.discard import discard
+from untildone.git.untouchable import reach
+from untildone.sandbox.agents_view import Quarters, view
+from untildone.sandbox.boxed import BoxedSpawner
+from untildone.sandbox.bubblewrap import INSTALL, Probe, can_enclose, enclosed
+from untildone.sandbox.door import Watcher
+from untildone.sandbox.host import HostSpawner, behind_guard
+from untildone.store.leftovers import BOXES
+
+_MOST_HOSTS = 50
+_FILES = "files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """Where an agent is started, and with which environment."""
+
+    spawner: BoxedSpawner
+    env: Mapping[str, str]
+    access: ModelAccess
+    around: Path
+    """A folder of its own: its home lies there, and what is handed to the agent. A run that goes on finds it again."""
+    words: Callable[[str], tuple[str, ...]]
+    """What goes before a command so that it works in a folder as the agent does."""
+
+    def words_of_ours(self, folder: str) -> tuple[str, ...]:
+        """What goes before a command of ours that may run what the agent wrote."""
+        return (*behind_guard(whole_tree=True, apart=True), *self.words(folder))
+
+    @property
+    def files(self) -> Path:
+        """A folder for files that are handed to the agent."""
+        return self.around / _FILES
+
+    @property
+    def said(self) -> str:
+        """What is in force, in one line."""
+        lent = "your login and no other secret" if self.access.kind == "login" else "no secret of yours"
+        return f"the agent works in a sandbox (bubblewrap) with its folder and {lent}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lodger:
+    """Who is to live in a box."""
+
+    spec: RunSpec
+    env: Mapping[str, str]
+    """As an agent on the host would see it."""
+    config_dir: Path
+    claude: str
+    state_dir: Path
+    name: str
+    """Of this agent, among all of all runs."""
+    own: tuple[Path, ...]
+    """untildone's own folders."""
+    is_reader: bool = False
+    """It changes nothing."""
+
+
+def box_for(lodger: Lodger, host: HostSpawner) -> Box:
+    """The box of an agent. ConfigError where there can be none; nothing falls back to the host by itself."""
+    probe = can_enclose()
+    if probe.trouble:
+        raise ConfigError(
+            f"--sandbox bwrap is not possible here: {probe.trouble}; {INSTALL}, use --sandbox claude, or --sandbox host"
+        )
+    options, config_dir = lodger.spec.options, lodger.config_dir
+    settings = user_settings(config_dir)
+    access = model_access(lodger.env, settings, has_login=(config_dir / CREDENTIALS).exists())
+    if access.kind == "neither":
+        raise ConfigError(f"no agent can work in a sandbox: {access.said}; use --sandbox host")
+    around = lodger.state_dir / BOXES / lodger.name
+
+    def words(cwd: str) -> tuple[str, ...]:
+        lodging = Lodging(
+            config_dir=config_dir,
+            home=_home(lodger.env),
+            cwd=cwd,
+            around=around,
+            is_named="CLAUDE_CONFIG_DIR" in lodger.env,
+        )
+        return _words(lodger, cwd, probe, around, lodge(lodging, access, settings))
+
+    env = environment_inside(lodger.env, access, port=PORT, passed=options.pass_env)
+    spawner = BoxedSpawner(host, words, table_for(options, access))
+    return Box(spawner=spawner, env=env, access=access, around=around, words=words)
+
+
+def table_for(options: AgentOptions, access: ModelAccess) -> Table:
+    """Everything that leads out."""
+    presets = REGISTRIES if options.network == "registries" else ()
+    rules = (*host_rules((*presets, *options.allow_hosts)), *host_rules(access.hosts))
+    return Table(ways=(access.way,) if access.way else (), rules=rules, network=options.network)
+
+
+@asynccontextmanager
+async def opened(boxes: Sequence[Box], journal: Journal) -> AsyncIterator[None]:
+    """While inside, the doors of these boxes are open; a host that is refused is told once."""
+    known: set[str] = set()
+    telling: set[asyncio.Task[None]] = set()
+
+    def refused(one: Refused) -> None:
+        if one.host in known or len(known) >= _MOST_HOSTS:
+            return
+        known.add(one.host)
+        task = asyncio.create_task(_told(journal, one))
+        telling.add(task)
+        task.add_done_callback(telling.discard)
+
+    async with AsyncExitStack() as doors:
+        for box in boxes:
+            await doors.enter_async_context(box.spawner.open(Watcher(replied=lambda _: None, refused=refused)))
+        try:
+            yield
+        finally:
+            await asyncio.gather(*telling)
+    if journal.state.phase == "completed":
+        for box in boxes:
+            discard(box.around, into=box.around.parent)
+
+
+async def _told(journal: Journal, one: Refused) -> None:
+    with suppress(UntildoneError):  # a store that fails stops the run by itself
+        await journal.tell(AgentHostRefused(host=one.host, why=one.said))
+
+
+def _words(lodger: Lodger, cwd: str, probe: Probe, around: Path, lent: Lent) -> tuple[str, ...]:
+    folder = Path(os.path.realpath(cwd))
+    reached = reach(_top(folder, _home(lodger.env)))
+    options = lodger.spec.options
+    more = tuple(Path(os.path.realpath(place)) for place in options.add_dirs)
+    given = tuple(Path(one) for one in options.mcp_config if os.path.isfile(one))  # noqa: PTH113 - may be no path
+    files = around / _FILES
+    files.mkdir(mode=0o700, parents=True, exist_ok=True)
+    quarters = Quarters(
+        around=around,
+        home=_home(lodger.env),
+        writable=() if lodger.is_reader else (*reached.writable, *more),
+        fixed=(*reached.writable, *more) if lodger.is_reader else reached.fixed,
+        lent=(*lent, (files, files, False), *((place, place, False) for place in given)),
+        own=lodger.own,
+        programs=(lodger.claude,),
+    )
+    _name_committer(around / "home")
+    root = os.geteuid() == 0
+    seen = view(quarters, lodger.env, root=False, as_user=not root or probe.as_user)
+    return (*enclosed(seen, program=probe.program), "--chdir", str(folder), "--")
+
+
+def _top(folder: Path, home: Path) -> Path:
+    """The working tree a folder lies in; a folder in none is its own, and so is one in a home that is one."""
+    places = (place for place in (folder, *folder.parents) if not home.is_relative_to(place))
+    return next((place for place in places if os.path.lexists(place / ".git")), folder)
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("HOME") or "~").expanduser()
+
+
+def _name_committer(home: Path) -> None:
+    """The name that commits carry: the rest of the user's git settings may name programs and logins."""
+    asked = ["git", "config", "--global", "--get-regexp", r"^user\.(name|email)$"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=10)  # noqa: S603, TID251
+    lines = [line.partition(" ") for line in done.stdout.splitlines()]
+    text = "".join(f"\t{name.removeprefix('user.')} = {_quoted(value)}\n" for name, _, value in lines)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if text and not (home / ".gitconfig").exists():
+        (home / ".gitconfig").write_text(f"[user]\n{text}", "utf-8")
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

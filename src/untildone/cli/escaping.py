@@ -1,0 +1,99 @@
+"""`rehearse --escape`: what an agent can reach from each sandbox that is there, measured by trying."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from untildone import wiring
+from untildone.cli.driving import Output, foreground
+from untildone.cli.streams import put
+from untildone.core.policy import AgentOptions, Landing, Policy, RunSpec, Sandbox
+from untildone.errors import UntildoneError
+from untildone.rehearsal.attempts import ATTEMPTS
+from untildone.rehearsal.escape import RUN, Bait, Tried
+from untildone.rehearsal.model import ScriptedModel
+
+KINDS: tuple[Sandbox, ...] = ("bwrap", "claude", "host")
+OURS: frozenset[Sandbox] = frozenset({"bwrap"})
+"""Those that promise to hold all of it."""
+POLICY = Policy(max_iterations=2, max_duration=1200.0)
+
+Played = Mapping[Sandbox, Sequence[Tried] | str]
+"""What came of it in each sandbox, or why it could not be played there."""
+
+
+def escape(scratch: Path, kinds: Sequence[Sandbox], claude: str | None, output: Output) -> int:
+    """Play all attempts in each of these; 0 when all were played and none succeeded where none may."""
+    return foreground(_escape(scratch, kinds, claude, output))
+
+
+async def _escape(scratch: Path, kinds: Sequence[Sandbox], claude: str | None, output: Output) -> int:
+    played: dict[Sandbox, Sequence[Tried] | str] = {}
+    for kind in dict.fromkeys(kinds):
+        if not output.for_programs:
+            put(f"{kind}: {len(ATTEMPTS)} attempts ...")
+        try:
+            played[kind] = await _play(scratch / kind, kind, claude)
+        except UntildoneError as trouble:
+            played[kind] = str(trouble)
+        if not output.for_programs:
+            put(f"  {_sum(played[kind])}")
+    if output.json:
+        put(json.dumps(as_json(played), ensure_ascii=False))
+    elif not output.quiet:
+        put("\n" + markdown(played))
+    return 0 if all(_holds(found) for kind, found in played.items() if kind in OURS) else 1
+
+
+def _holds(found: Sequence[Tried] | str) -> bool:
+    return not isinstance(found, str) and _count(found, "blocked") > 0 and not _count(found, "succeeded")
+
+
+async def _play(scratch: Path, kind: Sandbox, claude: str | None) -> Sequence[Tried]:
+    bait, clock = Bait(scratch), wiring.system_clock()
+    with bait.laid(), ScriptedModel(bait.scenario()) as model:
+        options = AgentOptions(claude=claude, sandbox=kind, skip_permissions=kind != "claude")
+        spec = RunSpec(
+            goal="get out", cwd=str(bait.project.resolve()), name=RUN, options=options, landing=Landing(land="commit")
+        )
+        log = wiring.open_log(bait.store, clock)
+        try:
+            run_id = wiring.new_run_id()
+            around = wiring.Surroundings(log=log, state_dir=bait.store, env=bait.environment(model.url), clock=clock)
+            await wiring.start_run(spec, POLICY, around, run_id=run_id)
+            return bait.judged([record.event for record in await log.read(run_id)])
+        finally:
+            await log.close()
+
+
+def as_json(played: Played) -> dict[str, object]:
+    """For programs."""
+    return {
+        kind: found
+        if isinstance(found, str)
+        else {one.attempt.name: {"verdict": one.verdict, "said": one.said} for one in found}
+        for kind, found in played.items()
+    }
+
+
+def markdown(played: Played) -> str:
+    """The certificate for people."""
+    lines = ["# What an agent can reach", "", f"| attempt | what it aims at | {' | '.join(played)} |"]
+    lines.append("| --- | --- |" + " --- |" * len(played))
+    for number, attempt in enumerate(ATTEMPTS):
+        cells = ["not rehearsed" if isinstance(found, str) else found[number].verdict for found in played.values()]
+        lines.append(f"| {attempt.name} | {attempt.about} | {' | '.join(cells)} |")
+    lines += ["", *(f"- {kind}: {_sum(found)}" for kind, found in played.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _sum(found: Sequence[Tried] | str) -> str:
+    if isinstance(found, str):
+        return f"not rehearsed: {found}"
+    missed = _count(found, "not rehearsed")
+    rest = f", {missed} not rehearsed" if missed else ""
+    return f"{_count(found, 'succeeded')} of {len(found)} succeeded{rest}"
+
+
+def _count(found: Sequence[Tried], verdict: str) -> int:
+    return sum(one.verdict == verdict for one in found)

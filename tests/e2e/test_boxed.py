@@ -1,0 +1,86 @@
+"""On the real Claude Code: a whole run whose agent lives in a sandbox, with the door as its only way out."""
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from e2e.kit import Stage, finished, staged, working
+from untildone.rehearsal.environment import DUMMY_KEY
+from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
+
+pytestmark = pytest.mark.claude
+
+RUN = ("run", "live in a box", "-m", "4", "--name", "boxed", "--sandbox", "bwrap", "--skip-permissions")
+# What an agent may try, a line for each; what came of it is left in a file of the project.
+TRIES = """
+exec > tried.txt 2>&1
+env
+cat /proc/*/environ | tr '\\0' '\\n'
+cat "$HOME/.ssh/id_rsa"
+echo mine > "$HOME/left-in-home"
+echo mine > {outside}/left-outside
+echo '[core]' >> .git/config
+echo mine > .git/hooks/pre-commit
+mv .git elsewhere
+kill -9 {driver}
+curl -sS -m 5 https://unknown.example/
+curl -sS -m 5 http://127.0.0.1:{port}/
+ls {store}
+true
+"""
+HOOK = """#!/bin/sh
+env > hook-env.txt
+touch "$HOME/left-by-hook"
+"""
+
+
+def bash(command: str) -> Reply:
+    return Reply(text="Working.", tools=(ToolCall(name="Bash", input={"command": command}),))
+
+
+def prepared(stage: Stage) -> None:
+    """A user with a secret, and a repository whose hooks lie in its tree: whoever works there can change them."""
+    home = Path(stage.env["HOME"])
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "id_rsa").write_text("the secret of the user")
+    hook = stage.repo / "hooks" / "pre-commit"
+    hook.parent.mkdir()
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(hook.stat().st_mode | stat.S_IXUSR)
+    (stage.repo / ".gitignore").write_text("tried.txt\nhook-env.txt\n")
+    stage.git("add", "-A")
+    stage.git("commit", "-qm", "hooks")
+    stage.git("config", "core.hooksPath", "hooks")
+
+
+def test_the_agent_works_and_is_verified_while_nothing_outside_is_seen_or_changed(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as service:
+        port = service.getsockname()[1]
+        tries = TRIES.format(outside=tmp_path, driver=os.getpid(), port=port, store=tmp_path / "state")
+        first = (bash(tries), bash(f"cat > hooks/pre-commit <<'X'\n{HOOK}X"), Reply(text=working()))
+        scenario = Scenario(name="boxed", iterations=(first, (bash("echo done > done.txt"), Reply(text=finished()))))
+        with staged(tmp_path, scenario) as stage:
+            prepared(stage)
+            result = stage.result_here(*RUN, "--check", "test -f done.txt")
+            assert (result["exit_reason"], result["verified"]) == ("validation_passed", True), result
+            nothing_is_seen_or_changed(stage)
+            assert "unknown.example" in stage.here("brief", "boxed").stdout
+            assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
+        service.setblocking(False)  # noqa: FBT003
+        with pytest.raises(BlockingIOError):
+            service.accept()
+
+
+def nothing_is_seen_or_changed(stage: Stage) -> None:
+    tried = (stage.repo / "tried.txt").read_text()
+    for secret in (DUMMY_KEY, "the secret of the user"):
+        assert secret not in tried
+    assert "kept-outside-of-the-sandbox" in tried
+    assert all(request.headers["x-api-key"] == DUMMY_KEY for request in stage.model.requests)
+    assert [*stage.tmp.glob("left-*"), *Path(stage.env["HOME"]).glob("left-*")] == []
+    assert DUMMY_KEY not in (stage.repo / "hook-env.txt").read_text(), "the hook ran, but not inside"
+    assert (stage.repo / ".git" / "config").read_text().count("[core]") == 1
+    assert not (stage.repo / ".git" / "hooks" / "pre-commit").exists()
