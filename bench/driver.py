@@ -1,8 +1,9 @@
 """One run of the loop on the real Claude Code, which notes what it costs us. Prints one JSON object.
 
-python bench/driver.py CLAUDE REPOSITORY STORE ITERATIONS [PROFILE]
+python bench/driver.py CLAUDE REPOSITORY STORE ITERATIONS [--profile FILE] [--sandbox KIND]
 """
 
+import argparse
 import asyncio
 import cProfile
 import json
@@ -98,13 +99,15 @@ class NotedAgent(ClaudeSdk):
         return outcome
 
 
-async def run(claude: str, repository: str, store: Path, iterations: int, notes: Notes) -> None:
-    """Drive one run, put together as the command line does it."""
+async def run(options: AgentOptions, repository: str, store: Path, iterations: int, notes: Notes | None) -> Notes:
+    """Drive one run, put together as the command line does it. Without notes its agent is the usual one."""
     run_id = wiring.new_run_id()
-    options = AgentOptions(claude=claude)
-    env = agent_environment(os.environ, run_id=run_id)
-    agent = NotedAgent(options, NotedSpawner(notes), cwd=repository, env=env)
-    agent.notes = notes
+    agent = None
+    if notes is not None:
+        env = agent_environment(os.environ, run_id=run_id)
+        agent = NotedAgent(options, NotedSpawner(notes), cwd=repository, env=env)
+        agent.notes = notes
+    notes = notes or Notes()
     clock = wiring.system_clock()
     log = wiring.open_log(store, clock)
     around = wiring.Surroundings(
@@ -119,22 +122,29 @@ async def run(claude: str, repository: str, store: Path, iterations: int, notes:
         await log.close()
     if state.successes != iterations:
         sys.exit(f"{state.successes} of {iterations} iterations: {state.stop_reason} {state.stop_detail}")
+    return notes
 
 
-def main(claude: str, repository: str, store: str, iterations: str, profile: str | None = None) -> None:
+def main() -> None:
     """Run, and print the notes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("claude", "repository", "store", "iterations", "--profile", "--sandbox"):
+        parser.add_argument(name)
+    given = parser.parse_args()
     notes = Notes()
     sys.addaudithook(notes.on_audit)
-    profiler = cProfile.Profile() if profile else None
+    profiler = cProfile.Profile() if given.profile else None
     if profiler:
         profiler.enable()
-    asyncio.run(run(claude, repository, Path(store), int(iterations), notes))
-    if profiler and profile:
+    options = AgentOptions(claude=given.claude, sandbox=given.sandbox or "host")
+    noting = None if given.sandbox else notes
+    notes = asyncio.run(run(options, given.repository, Path(given.store), int(given.iterations), noting))
+    if profiler:
         profiler.disable()
-        profiler.dump_stats(profile)
+        profiler.dump_stats(given.profile)
     facts = {name: getattr(notes, name) for name in Notes.__slots__}
     json.dump({**facts, "finished": time.monotonic(), "cpu_total": time.process_time()}, sys.stdout)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

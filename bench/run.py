@@ -26,6 +26,7 @@ BENCHES = (
     "snapshots",
     "clean_room",
     "base_judges",
+    "boxed",
     "hook",
     "ingest",
     "viewers",

@@ -12,6 +12,7 @@ from typing import Any
 
 from untildone import rehearsal
 from untildone.agents.argv import find_claude
+from untildone.core.policy import Sandbox
 from untildone.rehearsal.environment import claude_environment
 
 HERE = Path(__file__).parent
@@ -52,11 +53,14 @@ def bare_loop(stage: Stage, iterations: int) -> None:
     _run(["sh", "-c", script, stage.claude, GOAL, str(iterations)], stage)
 
 
-def our_loop(stage: Stage, iterations: int, *, profile: Path | None = None) -> dict[str, Any]:
-    """A whole run of ours in a process of its own; what it noted about itself."""
+def our_loop(
+    stage: Stage, iterations: int, *, profile: Path | None = None, sandbox: Sandbox | None = None
+) -> dict[str, Any]:
+    """A whole run of ours in a process of its own; what it noted about itself. `sandbox`: its agent notes nothing."""
     store = tempfile.mkdtemp(dir=stage.folder)
     argv = [sys.executable, str(HERE / "driver.py"), stage.claude, str(stage.repository), store, str(iterations)]
-    facts: dict[str, Any] = json.loads(_run([*argv, *([str(profile)] if profile else [])], stage))
+    more = [f"--{name}={value}" for name, value in (("profile", profile), ("sandbox", sandbox)) if value]
+    facts: dict[str, Any] = json.loads(_run([*argv, *more], stage))
     return facts
 
 

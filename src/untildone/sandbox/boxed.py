@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from untildone.core.door import PORT, Table
 from untildone.core.printable import one_line
@@ -51,13 +52,17 @@ class BoxedSpawner:
         """Start a program in a sandbox of its own; what it says to the door is answered before it can say anything."""
         assert self._door is not None, "a sandbox without a door"
         words = await asyncio.to_thread(self._words, cwd)
-        process = await self._host.spawn((*words, *argv), cwd=cwd, env=env, stdin=stdin, apart=True)
-        try:
-            listening = await _listening_in(process)
-            server = await self._door.serve(listening)
-        except BaseException:
-            await process.end(0.0)
-            raise
+        with _gate() as gate:
+            process = await self._host.spawn(
+                (words[0], "--block-fd", str(gate.waiting), *words[1:], *argv),
+                cwd=cwd, env=env, stdin=stdin, apart=True, files=(gate.waiting,),
+            )  # fmt: skip
+            try:
+                server = await self._door.serve(await _listening_in(process))
+            except BaseException:
+                await process.end(0.0)
+                raise
+            gate.open()
         watch = asyncio.create_task(_close_after(process, server))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
@@ -74,6 +79,26 @@ class BoxedSpawner:
     def sweep(self, run_id: str) -> int:
         """ports.Spawner."""
         return self._host.sweep(run_id)
+
+
+class _Gate(NamedTuple):
+    """Bubblewrap waits before it, with all but the program itself made."""
+
+    waiting: int
+    opening: int
+
+    def open(self) -> None:
+        os.write(self.opening, b".")
+
+
+@contextlib.contextmanager
+def _gate() -> Iterator[_Gate]:
+    gate = _Gate(*os.pipe())
+    try:
+        yield gate
+    finally:
+        for end in gate:
+            os.close(end)
 
 
 async def _close_after(process: Process, server: asyncio.Server) -> None:

@@ -184,8 +184,12 @@ class HostSpawner:
         env: Mapping[str, str],
         stdin: Literal["pipe", "null"] = "pipe",
         apart: bool = False,
+        files: tuple[int, ...] = (),
     ) -> HostProcess:
-        """Start a program in `cwd` with exactly this environment. `apart`: it does not get the keys of our session."""
+        """Start a program in `cwd` with exactly this environment, and with these open files.
+
+        `apart`: it does not get the keys of our session.
+        """
         program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         if program is None:
             raise AgentMissing(f"there is no program {argv[0]!r} that could be started: install it or name its path")
@@ -200,7 +204,7 @@ class HostSpawner:
                 stdout=output.writer,
                 stderr=asyncio.subprocess.PIPE,
                 limit=PIPE_BUFFER,
-                pass_fds=output.passed,
+                pass_fds=(*output.passed, *files),
             )  # fmt: skip
             spawned = HostProcess(process, await output.listen(), output.memory)
             self._living.add(spawned)

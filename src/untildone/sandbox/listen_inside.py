@@ -15,6 +15,7 @@ NEW_NETWORK = 0x40000000
 NEW_USER = 0x10000000
 OWNER_OF = 0xB701
 """Asks a namespace for the namespace of users it belongs to: who enters that one may enter this one."""
+IP_FREEBIND = 15
 _WAITING = 256
 
 
@@ -28,6 +29,8 @@ def main(pid: str, port: str, wanted_by: str) -> int:
         _enter(network, NEW_NETWORK)
         with socket.socket() as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # The loopback device may not be up yet.
+            listening.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)
             listening.bind(("127.0.0.1", int(port)))
             listening.listen(_WAITING)
             socket.send_fds(socket.socket(fileno=int(wanted_by)), [b"."], [listening.fileno()])

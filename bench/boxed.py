@@ -1,0 +1,91 @@
+"""An agent in a sandbox against the same on the host, and a request through the door against one without it."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from statistics import median
+
+import httpx2
+
+from result import Figure, Result, ratio
+from stage import Stage, open_stage, our_loop
+from untildone.core.door import Table, model_way
+from untildone.sandbox.door import Door, Watcher
+
+GATE = 1.1
+REPLY = 0.1
+"""Seconds the model takes for a reply."""
+
+
+def measure(*, quick: bool) -> Result:
+    """Run both in turns."""
+    iterations, rounds = (10, 2) if quick else (20, 5)
+    with open_stage() as stage:
+        found = [[_per_iteration(stage, iterations, kind) for kind in ("bwrap", "host")] for _ in range(rounds)]
+    boxed, host = ([one[number] for one in found] for number in (0, 1))
+    through, direct = asyncio.run(_requests(10 if quick else 40))
+    return Result(
+        title="An agent in bubblewrap, against the host",
+        figures=(
+            Figure(
+                name="per iteration after the first", value=ratio(boxed, host), at_most=GATE, note=_shown(boxed, host)
+            ),
+            Figure(
+                name=f"a request through the door, of {REPLY * 1000:.0f} ms",
+                value=ratio(through, direct),
+                at_most=GATE,
+                note=_shown(through, direct),
+            ),
+        ),
+    )
+
+
+def _per_iteration(stage: Stage, iterations: int, sandbox: str) -> float:
+    ended: list[float] = our_loop(stage, iterations, sandbox=sandbox)["ended"]
+    return (ended[-1] - ended[0]) / (iterations - 1)
+
+
+async def _requests(count: int) -> tuple[list[float], list[float]]:
+    """Seconds for each, through the door and without it, in turns."""
+
+    async def model(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = next(
+                    int(line.split(b":")[1]) for line in head.split(b"\r\n") if b"content-length" in line.lower()
+                )
+                await reader.readexactly(length)
+                await asyncio.sleep(REPLY)
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    server = await asyncio.start_server(model, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    watcher = Watcher(replied=lambda _: None, refused=lambda _: None)
+    listening = socket.create_server(("127.0.0.1", 0))
+    inside = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    body = {"text": "x" * 47_000}
+    async with (
+        server,
+        Door(Table(ways=(model_way(url, ()),)), watcher) as door,
+        httpx2.AsyncClient(timeout=60) as client,
+    ):
+        await door.serve(listening)
+
+        def asking(base: str) -> Callable[[], Awaitable[object]]:
+            return lambda: client.post(f"{base}/v1/messages", json=body)
+
+        found = [[await _timed(asking(base)) for base in (inside, url)] for _ in range(count + 1)]
+    return [one[0] for one in found[1:]], [one[1] for one in found[1:]]
+
+
+async def _timed(work: Callable[[], Awaitable[object]]) -> float:
+    began = time.monotonic()
+    await work()
+    return time.monotonic() - began
+
+
+def _shown(ours: list[float], other: list[float]) -> str:
+    return f"{median(ours) * 1000:.1f} ms against {median(other) * 1000:.1f} ms"
