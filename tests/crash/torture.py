@@ -1,6 +1,6 @@
 """Kill anything at a random moment, again and again, on the real Claude Code; check everything after each kill.
 
-    python tests/crash/torture.py --kills 500 --seed 7 --append FILE [--uid 65534]
+    python tests/crash/torture.py --kills 500 --seed 7 --append FILE [--uid 65534] [--sandbox bwrap]
 
 Appends one line of JSON for each kill and one with the sums. Exits with 1 if anything was wrong. `--uid`: the product,
 Claude Code and git run as that user (needs root, and a Python that this user may execute).
@@ -56,6 +56,7 @@ ENDLESS = Scenario(name="endless", iterations=(ROUND,))
 # Faults that the kills of this script are the cause of; anything else is wrong.
 EXPECTED = frozenset({"driver_died", "crash", "stopped", "no_result", "network", "surroundings", "loop_stopped"})
 GIT_PATIENCE = 5.0
+SANDBOX = "UNTILDONE_SANDBOX"
 
 
 @dataclass
@@ -296,7 +297,7 @@ def check_iterations(stage: Stage, events: list[ev.Event], state: LoopState) -> 
 @contextmanager
 def stage_of(uid: int, folder: Path) -> Iterator[Stage]:
     with staged(folder, ENDLESS) as stage:
-        stage.env |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        stage.env |= {name: os.environ[name] for name in ("PYTHONPATH", SANDBOX) if name in os.environ}
         (stage.tmp / "home").mkdir(exist_ok=True)
         if uid != os.getuid():
             for path in (folder, *folder.rglob("*")):
@@ -352,9 +353,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--append", type=Path, required=True, metavar="FILE")
     parser.add_argument("--uid", type=int, default=os.getuid())
+    parser.add_argument("--sandbox", metavar="KIND", help="where the agent works, as in `untildone run`")
     given = parser.parse_args()
     if given.uid != os.getuid() and subprocess.run([sys.executable, "-c", ""], user=given.uid, check=False).returncode:
         parser.error(f"user {given.uid} may not execute {sys.executable}: start this with another Python")
+
+    if given.sandbox:
+        os.environ[SANDBOX] = given.sandbox
 
     def append(line: str) -> None:
         with given.append.open("a", encoding="utf-8") as file:

@@ -102,7 +102,8 @@ class TranscriptLedger:
     def unanswered(self, session_id: str, cwd: str, *, only_subagents: bool = False) -> bool:
         """Whether something asked in this session, or of one of its subagents, left no answer behind.
 
-        A transcript lags behind: where it ends with a tool that was called, the tool's answer may have been sent on.
+        A transcript lags behind: where it ends with a tool that was called, the tool's answer may have been sent on;
+        and where the conversation itself holds nothing yet, it may have been asked already.
         """
         files = self._files(session_id, cwd)
         return any(_ends_with_question(path) for path in files if not only_subagents or path.parent.name == SUBAGENTS)
@@ -135,7 +136,7 @@ class TranscriptLedger:
 
 
 def _ends_with_question(path: Path) -> bool:
-    waiting = False
+    waiting = path.parent.name != SUBAGENTS
     with path.open("rb") as file:
         for line in file:
             if (entry := _entry(line)) is None:

@@ -232,12 +232,13 @@ async def _wait(process: asyncio.subprocess.Process, timeout: float, complaint: 
 async def _end(process: asyncio.subprocess.Process, grace: float) -> None:
     # Politely first: git removes its lock files on SIGTERM, and a lock left behind would block every later commit.
     for sign in (signal.SIGTERM, signal.SIGKILL):
-        try:
+        # One that has just ended is waited for as well: until then nobody has taken note of it.
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, sign)
+        with suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 await process.wait()
-        except (ProcessLookupError, TimeoutError):
-            continue
+                return
 
 
 def obstacle(done: GitResult) -> str:
