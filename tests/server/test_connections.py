@@ -184,7 +184,8 @@ def test_answers_that_nobody_reads_have_a_bound_together(server: Served, monkeyp
             crowd.append(line)
         # Long before each of them is found to be slow.
         until(lambda: len(watch.poll(0)) >= 2, 10)
-        assert sum(BoundedProtocol.unread.values()) <= 10_000_000
+        # The server may be in the middle of it.
+        until(lambda: sum(BoundedProtocol.unread.values()) <= 10_000_000, 10)
         assert server.ask("GET", "/api/v1/runs/unread/events?limit=1").status == 200
     finally:
         for line in crowd:
