@@ -14,7 +14,7 @@ from untildone.core.model_access import ModelAccess, environment_inside, model_a
 from untildone.core.policy import AgentOptions, RunSpec
 from untildone.core.trace import AgentHostRefused
 from untildone.engine.journal import Journal
-from untildone.errors import ConfigError, UntildoneError
+from untildone.errors import NoSandbox, UntildoneError
 from untildone.git.discard import discard
 from untildone.git.untouchable import reach
 from untildone.sandbox.agents_view import Quarters, view
@@ -50,10 +50,9 @@ class Box:
         return self.around / _FILES
 
     @property
-    def said(self) -> str:
-        """What is in force, in one line."""
-        lent = "your login and no other secret" if self.access.kind == "login" else "no secret of yours"
-        return f"the agent works in a sandbox (bubblewrap) with its folder and {lent}"
+    def note(self) -> str:
+        """What is lent to the agent besides its folder."""
+        return "your login is lent to it" if self.access.kind == "login" else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,17 +74,15 @@ class Lodger:
 
 
 def box_for(lodger: Lodger, host: HostSpawner) -> Box:
-    """The box of an agent. ConfigError where there can be none; nothing falls back to the host by itself."""
+    """The box of an agent. NoSandbox where there can be none; nothing falls back to the host by itself."""
     probe = can_enclose()
     if probe.trouble:
-        raise ConfigError(
-            f"--sandbox bwrap is not possible here: {probe.trouble}; {INSTALL}, use --sandbox claude, or --sandbox host"
-        )
+        raise NoSandbox(f"{probe.trouble}; {INSTALL}")
     options, config_dir = lodger.spec.options, lodger.config_dir
     settings = user_settings(config_dir)
     access = model_access(lodger.env, settings, has_login=(config_dir / CREDENTIALS).exists())
     if access.kind == "neither":
-        raise ConfigError(f"no agent can work in a sandbox: {access.said}; use --sandbox host")
+        raise NoSandbox(access.said)
     around = lodger.state_dir / BOXES / lodger.name
 
     def words(cwd: str) -> tuple[str, ...]:

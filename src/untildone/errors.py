@@ -71,6 +71,10 @@ class RunBusy(StoreError):
     exit_code = 2
 
 
+class NoSandbox(UntildoneError):
+    """An agent cannot work in a sandbox here."""
+
+
 class RunNotFound(UntildoneError):
     """No run of that name or id in this store."""
 

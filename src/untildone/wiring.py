@@ -27,7 +27,7 @@ from untildone.core.reviewing import reviewer_options
 from untildone.core.state import LoopState
 from untildone.engine.clock import SystemClock
 from untildone.engine.journal import Journal, Observer, load_state
-from untildone.errors import ConfigError, RunNotFound, UsageError
+from untildone.errors import ConfigError, NoSandbox, RunNotFound, UsageError
 from untildone.forge.login import login_names, logins
 from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, Spawner
 from untildone.store.leftovers import LAST_WORDS, ROOMS
@@ -169,7 +169,7 @@ async def _drive(
     from untildone.trees import tidying
     from untildone.uplink.serving import uplinked
 
-    parts, boxes = await _parts(spec, around, run_id, policy)
+    parts, crew = await _parts(spec, around, run_id, policy)
     parts = around.dress(parts)
     line = _line(spec, around, run_id)
     lease = await around.log.acquire(run_id, name=spec.name, folder=spec.cwd)
@@ -179,14 +179,15 @@ async def _drive(
         host=socket.gethostname(),
         version=__version__,
         lease=lease.token,
-        sandbox=boxes[0].said if boxes else "",
+        sandbox=crew.sandbox,
+        sandbox_note=crew.note,
     )
     before = around.clock.now() - KEEP_DAYS * DAY
     try:
         loaded = _loaded(line, journal, parts, spec, around)
         async with (
             uplinked(around.log, journal, loaded),
-            opened(boxes, journal),
+            opened(crew.boxes, journal),
             tidying(around.log, around.state_dir, before),
             announcing(journal, parts),
         ):
@@ -234,8 +235,8 @@ def _loaded(
     return carrying(line, around.log, journal, baggage, cwd=spec.cwd)
 
 
-async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Policy) -> "tuple[Parts, list[Box]]":
-    """With the boxes that agents live in."""
+async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Policy) -> "tuple[Parts, _Crew]":
+    """With those who work on it."""
     from untildone.agents.environment import STORE_MARKER
     from untildone.agents.last_words import ClaudeLedger
     from untildone.engine.parts import Parts
@@ -286,7 +287,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
         jitter=random.random,
         tasks_left=_tasks_left(spec),
     )
-    return parts, crew.boxes
+    return parts, crew
 
 
 async def _refuse_unusable(contract: Contract) -> None:
@@ -388,6 +389,8 @@ class _Crew:
         """The boxes they live in; to be opened before anybody works."""
         self.work_box: Box | None = None
         """That of the agent that works."""
+        self.sandbox = self.note = ""
+        """Where it works, and what is to be known of it; empty: it was given by somebody else."""
 
     def worker(self) -> Agent:
         """The agent the options name, or one that was given."""
@@ -413,7 +416,7 @@ class _Crew:
         require_sandbox(spec.options, path=env.get("PATH"))
         if spec.options.hooks_file is not None:
             load_hooks(Path(spec.options.hooks_file))
-        box = self._box(spec, env, claude, reviewing=reviewing) if spec.options.sandbox == "bwrap" else None
+        box = self._box(spec, env, claude, reviewing=reviewing)
 
         def make(name: str) -> Agent:
             return self._adapter(name, spec, env, box, reviewing=reviewing)
@@ -444,7 +447,12 @@ class _Crew:
             )
         return env
 
-    def _box(self, spec: RunSpec, env: Mapping[str, str], claude: str, *, reviewing: bool) -> "Box":
+    def _box(self, spec: RunSpec, env: Mapping[str, str], claude: str, *, reviewing: bool) -> "Box | None":
+        """None: the agent works on the host. A sandbox that was asked for by name is there, or nothing is started."""
+        wanted = spec.options.sandbox
+        self.sandbox = "claude" if wanted == "claude" else "host"
+        if wanted not in {"auto", "bwrap"}:
+            return None
         from untildone.boxes import Lodger, box_for
 
         lodger = Lodger(
@@ -457,8 +465,16 @@ class _Crew:
             own=(self._around.state_dir, config.own_dir(os.environ)),
             is_reader=reviewing,
         )
-        box = box_for(lodger, self._host)
+        try:
+            box = box_for(lodger, self._host)
+        except NoSandbox as trouble:
+            if wanted == "auto":
+                self.note = str(trouble)
+                return None
+            others = "use --sandbox claude, or --sandbox host"
+            raise ConfigError(f"--sandbox {wanted} is not possible here: {trouble}; {others}") from trouble
         self.boxes.append(box)
+        self.sandbox, self.note = "bwrap", box.note
         if not reviewing:
             self.work_box = box
         return box

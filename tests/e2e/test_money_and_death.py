@@ -57,7 +57,7 @@ def test_a_budget_of_one_dollar_holds_inside_an_iteration_of_dear_replies(tmp_pa
         assert stage.model.ledger.cut() == ()
 
 
-@pytest.mark.parametrize("sandbox", ["host", "bwrap"])
+@pytest.mark.parametrize("sandbox", ["bwrap", pytest.param("host", marks=pytest.mark.soak)])
 def test_kill_nine_while_a_tool_runs_and_in_the_middle_of_a_reply(tmp_path: Path, sandbox: str) -> None:
     number = any_number()
     slow = Reply(text="word " * 400, chunk_delay=0.2, input_tokens=50_000)

@@ -65,6 +65,7 @@ def test_a_copy_of_the_plugin_is_all_it_needs(tmp_path: Path) -> None:
         assert (said.requests, said.init["plugins"][0]["path"]) == (2, str(copy))
 
 
+@pytest.mark.soak
 def test_by_settings_with_other_peoples_hooks(tmp_path: Path) -> None:
     with house(tmp_path) as here:
         settings = here.home / ".claude" / "settings.json"

@@ -21,6 +21,7 @@ def of(server: PublishedServer, event_type: str) -> list[dict[str, Any]]:
     return [event["event_data"] for event in server.events if event["event_type"] == event_type]
 
 
+@pytest.mark.soak
 def test_a_published_server_gets_every_event_once_in_order_and_its_messages_arrive(tmp_path: Path) -> None:
     server = PublishedServer()
     server.start()

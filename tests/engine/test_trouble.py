@@ -25,8 +25,8 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
-def hook(rig: Rig, text: str) -> Path:
-    path = rig.repo / ".git" / "hooks" / "pre-commit"
+def hook(rig: Rig, text: str, name: str = "pre-commit") -> Path:
+    path = rig.repo / ".git" / "hooks" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -60,6 +60,14 @@ async def test_a_git_that_is_killed_is_started_once_more(rig: Rig) -> None:
     killing_git(rig, 1)
     state, _ = await rig.run([writes(rig.repo / "b.txt", "b")], Policy(max_runs=1))
     assert (state.stop_reason, state.commits, state.commit_trouble) == ("max_runs_reached", 1, "")
+
+
+async def test_a_git_that_is_killed_after_its_commit_has_made_one(rig: Rig) -> None:
+    hook(rig, "kill -9 $PPID", name="post-commit")
+    state, _ = await rig.run([writes(rig.repo / "b.txt", "b")], Policy(max_runs=1))
+    assert (state.stop_reason, state.commits, state.commit_trouble) == ("max_runs_reached", 1, "")
+    (landed,) = rig.seen(ev.LandingCommitted)
+    assert (landed.commit, landed.files_changed) == (rig.git("rev-parse", "HEAD").strip(), 1)
 
 
 async def test_the_next_driver_commits_what_the_last_iteration_could_not(rig: Rig) -> None:

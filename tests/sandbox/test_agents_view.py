@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from untildone.errors import ConfigError
+from untildone.errors import NoSandbox
 from untildone.sandbox.agents_view import Quarters, view
 
 
@@ -58,5 +58,5 @@ def test_our_own_folder_is_not_seen_even_if_it_lies_in_the_agents(quarters: Quar
 def test_a_whole_home_is_not_lent(quarters: Quarters, place: str) -> None:
     folder = Path(os.path.normpath(quarters.home / place))
     wide = Quarters(around=quarters.around, home=quarters.home, writable=(folder,))
-    with pytest.raises(ConfigError, match="holds your home"):
+    with pytest.raises(NoSandbox, match="holds your home"):
         view(wide, {}, root=False, as_user=True)

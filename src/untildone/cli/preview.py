@@ -48,7 +48,13 @@ def preview_text(spec: RunSpec, policy: Policy, worktree: str | None = None) -> 
     width = screen_width()
     lines = [hanging(f"{label:>16}  ", printable(value), width) for label, value in facts]
     warnings = [f"{'warning':>16}  {warning}" for warning in prompt.warnings]
-    parts = ["\n".join([*lines, *warnings]), "--- rules ---", rules(spec, policy), "--- first prompt ---", prompt.text]
+    parts = [
+        "\n".join([*lines, *warnings]),
+        "--- rules ---",
+        rules(spec, policy, sandbox=spec.options.sandbox),
+        "--- first prompt ---",
+        prompt.text,
+    ]
     return "\n\n".join([*(printable(part, lines=True) for part in parts), "Nothing was started (--dry-run)."])
 
 

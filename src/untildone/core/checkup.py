@@ -198,10 +198,11 @@ def rights_row(rights: str) -> Finding:
 def sandbox_row(wanted: str, *, trouble: str, missing: Sequence[str]) -> Finding:
     """Where would the agent work? `trouble`: why bubblewrap cannot work here; `missing`: what Claude's own lacks."""
     name = "sandbox"
-    if wanted == "bwrap":
+    if wanted in {"auto", "bwrap"}:
         fix = "`sudo apt-get install bubblewrap`, or --sandbox host"
         if trouble:
-            return Finding(name=name, status="missing", detail=trouble, remedy=fix)
+            status: Status = "missing" if wanted == "bwrap" else "warning"
+            return Finding(name=name, status=status, detail=trouble, remedy=fix)
         return Finding(name=name, status="ok", detail="the agent works in one (bubblewrap)")
     if wanted == "claude":
         if missing:

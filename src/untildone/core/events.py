@@ -76,7 +76,9 @@ class ContinuousResumed(Event):
     version: str
     lease: int
     sandbox: str = ""
-    """Where its agent works, in a few words; empty: it was not told."""
+    """Where its agent works: `bwrap`, `claude` or `host`; empty: it was not told."""
+    sandbox_note: str = ""
+    """What is lent to it there, or why it is on the host although a sandbox was wanted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

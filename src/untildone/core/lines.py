@@ -44,10 +44,18 @@ def _started(event: ev.ContinuousStarted, _: float) -> str:
     return f"run {run}: {one_line(event.goal, DETAIL)}"
 
 
+_WHERE = {
+    "bwrap": "the agent works in a sandbox (bubblewrap)",
+    "claude": "the agent's commands run in Claude Code's own sandbox",
+    "host": "NO SANDBOX: the agent can read and change whatever you can",
+}
+
+
 def _resumed(event: ev.ContinuousResumed, _: float) -> str:
     if not event.pid:
         return f"started in a Claude Code session: {one_line(event.host, 60)}"
-    where = f"; {one_line(event.sandbox, DETAIL)}" if event.sandbox else ""
+    note = f", {one_line(event.sandbox_note, DETAIL)}" if event.sandbox_note else ""
+    where = f"; {_WHERE.get(event.sandbox, one_line(event.sandbox, 60))}{note}" if event.sandbox else ""
     driver = f"process {event.pid} on {one_line(event.host, 60)}, untildone {one_line(event.version, 40)}"
     return f"started ({driver}){where}"
 

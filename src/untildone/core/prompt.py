@@ -116,14 +116,17 @@ class Prompt:
         return self.text[:_PREVIEW]
 
 
-def rules(spec: RunSpec, policy: Policy) -> str:
-    """The rules of the relay, for the system prompt: the same in every iteration, so they stay cached."""
+def rules(spec: RunSpec, policy: Policy, *, sandbox: str = "") -> str:
+    """The rules of the relay, for the system prompt: the same in every iteration, so they stay cached.
+
+    `sandbox`: the one the agent works in.
+    """
     parts = [
         "# You work in a relay",
         _RELAY + _COMMITTING[spec.landing.land],
         _NOBODY_IS_HERE,
         "Do not touch the loop that runs you: no `untildone` commands, no edits of its files.",
-        *([boxed_rule(spec)] if spec.options.sandbox == "bwrap" else []),
+        *([boxed_rule(spec)] if sandbox == "bwrap" else []),
         *([_DENIED] if denied_tools(spec) else []),
         status_instructions(
             policy.completion_signal,

@@ -168,7 +168,7 @@ SETTINGS: tuple[Setting, ...] = (
     _setting("options", "agent", "hooks_file", units.name_text, "FILE", "--hooks-file"),
     _setting("options", "agent", "fallback", units.tools, "MODELS", "--fallback", repeatable=True),
     _setting("options", "agent", "config_dir", units.name_text, "DIR", "--config-dir"),
-    _pick("options", "agent", "sandbox", "--sandbox", ("host", "bwrap", "claude", "none")),
+    _pick("options", "agent", "sandbox", "--sandbox", ("auto", "host", "bwrap", "claude", "none")),
     _pick("options", "agent", "network", "--network", ("registries", "open", "none")),
     _setting("options", "agent", "allow_hosts", units.tools, "HOST", "--allow-host", repeatable=True),
     _setting("options", "agent", "pass_env", units.tools, "NAME", "--pass-env", repeatable=True),

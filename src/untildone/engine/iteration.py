@@ -51,7 +51,8 @@ async def iterate(journal: Journal, parts: Parts, order: Iterate) -> None:
     if not await may_begin(journal):
         return
     await journal.record(intent(journal.state, order, prompt, before, parts.clock.now()))
-    told = agent_order(journal.state, order, prompt, rules(journal.state.spec, journal.state.policy))
+    state = journal.state
+    told = agent_order(state, order, prompt, rules(state.spec, state.policy, sandbox=state.sandbox))
     ended = await run_agent(journal, parts, parts.agent, told)
     if ended.cut is TURNS_EXHAUSTED:
         why = f"iteration {order.number} was ended: {endless(journal.state)}"

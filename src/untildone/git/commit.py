@@ -6,6 +6,7 @@ import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from untildone.core.dataclass import dataclass
@@ -103,10 +104,11 @@ async def commit_all(
     identity: Sequence[str] = (),
     leave_out: Sequence[bytes] = (),
     let_pass: Sequence[str] = (),
+    before: str | None = None,
 ) -> Committed:
     """Commit the whole tree. If that fails the index is put back and the reason returned; no file is touched.
 
-    Keys and tokens are a reason, unless a human let these files pass.
+    Keys and tokens are a reason, unless a human let these files pass. `before`: the commit that is checked out.
     """
 
     async def stage_and_commit() -> tuple[str, GitResult]:
@@ -121,6 +123,8 @@ async def commit_all(
         except _GitKilled:
             remove_own_locks(repository.folders)
             missed, done = await stage_and_commit()
+            if done.code and (made := await _made_since(repository, before)):
+                return replace(made, complete=not missed)  # it was killed when all was done
     except WorkspaceError as refused:
         locked = str(refused) if isinstance(refused, GitLocked) else ""
         return Committed(warning=f"not committed, the work is kept as it is: {refused}", complete=False, locked=locked)
@@ -130,6 +134,14 @@ async def commit_all(
     summary = _SUMMARY.match(done.out)
     head = summary[1].decode() if summary else (await repository.git("rev-parse", "HEAD")).text
     return Committed(commit=head, files=int(summary[2] or 0) if summary else 0, warning=warning, complete=not missed)
+
+
+async def _made_since(repository: Repository, before: str | None) -> Committed | None:
+    head = (await repository.git("rev-parse", "--verify", "--quiet", "HEAD", check=False)).text
+    if not head or head == before:
+        return None
+    changed = await repository.git("diff-tree", "-r", "-z", "--name-only", "--root", before or head, head)
+    return Committed(commit=head, files=changed.out.count(b"\0"))
 
 
 async def _refuse_secrets(repository: Repository, let_pass: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -24,6 +25,8 @@ NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 # here git finds the repository by itself, as it does for the user; that it finds the right one was looked at before.
 _RUN_HOOKS = frozenset({"checkout", "commit", "merge", "push", "switch"})
 _RUN_INSIDE = frozenset({"add", "commit"})
+_KILLED_INSIDE = 128 + signal.SIGKILL
+"""What a sandbox says of a program that was killed."""
 _TRIES = 4
 """Locks come and go while several programs use a repository."""
 _TALK = frozenset({"fetch", "ls-remote", "push"})
@@ -120,6 +123,8 @@ class Repository:
                 dies_with_us=dies_with_us, behind=(words or kept.behind) if dies_with_us else (), most=most,
                 check=False,
             )  # fmt: skip
+            if inside and done.code == _KILLED_INSIDE:
+                done = replace(done, code=-signal.SIGKILL)
             if done.code == 0 or (lock := lock_named(done.err, self.folders)) is None:
                 break
             if said := await outlast(lock, self.folders):

@@ -356,7 +356,7 @@ class GitWorkspace(GitFolder):
 
     async def _save_start_of_folder(self, status: Status) -> None:
         left_out = await self._left_out(status)
-        done = await self._commit("The folder as the run found it\n", left_out)
+        done = await self._commit("The folder as the run found it\n", left_out, before=status.head)
         start = done.commit or await save_tree(
             self._repository, parent=status.head, message="The folder as the run found it", leave_out=left_out
         )
@@ -435,17 +435,22 @@ class GitWorkspace(GitFolder):
             return Committed(warning=in_the_way)
         if paths <= unfit.paths:
             return Committed(warning=unfit.reason, complete=False)
-        done = await self._commit(message, [*self._never_added(status), *unfit.paths])
+        done = await self._commit(message, [*self._never_added(status), *unfit.paths], before=status.head)
         warning = "; ".join(filter(None, (done.warning, unfit.reason, unfit.warning if done.commit else "")))
         if not unfit.paths:
             return replace(done, warning=warning)
         return replace(done, warning=warning, complete=False, nothing=False)
 
-    async def _commit(self, message: str, leave_out: list[bytes]) -> Committed:
+    async def _commit(self, message: str, leave_out: list[bytes], *, before: str | None) -> Committed:
         if self._identity is None:
             self._identity = await find_identity(self._repository)
         return await commit_all(
-            self._repository, message, identity=self._identity, leave_out=leave_out, let_pass=self._waived
+            self._repository,
+            message,
+            identity=self._identity,
+            leave_out=leave_out,
+            let_pass=self._waived,
+            before=before,
         )
 
     async def _after(self, done: Committed, status: Status, stamps: dict[bytes, str], tree: TreeState) -> TreeState:

@@ -262,7 +262,9 @@ class _Handler(BaseHTTPRequestHandler):
                 gone += len(piece)
             self._pause(reply.chunk_delay if gone else 0)
         except (_ClientLeft, OSError):
-            book(sent=gone / whole)
+            # What it cost was said in the last piece but one: whoever left after that has had the whole of it.
+            is_paid = early and reply.cut_after is None and gone == whole - len(last)
+            book(sent=1.0 if is_paid else gone / whole)
             raise
         book(sent=(gone + len(last)) / whole)
         if reply.cut_after is not None:

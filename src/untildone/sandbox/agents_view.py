@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from untildone.core.dataclass import dataclass
-from untildone.errors import ConfigError, WorkspaceError
+from untildone.errors import NoSandbox, WorkspaceError
 from untildone.sandbox.toolchains import Surroundings, toolchains
 from untildone.sandbox.view import Mount, View
 
@@ -36,11 +36,11 @@ class Quarters:
 
 
 def view(quarters: Quarters, env: Mapping[str, str], *, root: bool, as_user: bool) -> View:
-    """The view, and the folders it needs. ConfigError for a folder that would lend out a whole home."""
+    """The view, and the folders it needs. NoSandbox for a folder that would lend out a whole home."""
     home = Path(os.path.realpath(quarters.home))
     for folder in quarters.writable:
         if home.is_relative_to(folder):
-            raise ConfigError(f"{folder} holds your home: an agent in a sandbox works in a folder below it")
+            raise NoSandbox(f"{folder} holds your home, and an agent in a sandbox works in a folder below it")
     hidden = tuple(place for name in _names("/") if name not in _PUBLIC and (place := Path("/", name)).is_dir())
     around = Surroundings(home=home, hidden=hidden, trees=quarters.writable, own=quarters.own)
     mounts = {mount.place: mount for mount in _system()}
