@@ -125,6 +125,10 @@ class WishRefused(WorkspaceError):
     exit_code = 2
 
 
+class GitKilled(WorkspaceError):
+    """The process of git was killed (out of memory, by somebody): it may well succeed the next time."""
+
+
 class GitLocked(WorkspaceError):
     """Another git, or one that died, left a lock file, and nothing can be written there."""
 

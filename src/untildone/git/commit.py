@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,11 +10,11 @@ from pathlib import Path
 
 from untildone.core.dataclass import dataclass
 from untildone.core.printable import printable
-from untildone.errors import GitLocked, WorkspaceError
+from untildone.errors import GitKilled, GitLocked, WorkspaceError
 from untildone.git.leaks import refusal, staged_secrets
 from untildone.git.locks import remove_own_locks
 from untildone.git.repository import NO_HOOKS, PRIVATE_IDENTITY, Repository
-from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line
+from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line, refuse_killed
 
 SUBJECT_CHARS = 72
 _BODY_CHARS = 10_000
@@ -91,7 +90,7 @@ async def add_all(repository: Repository, *, leave_out: Sequence[bytes] = (), in
         # Git gives up as a whole when a file it has just listed is gone; the next look does not list it any more.
         if "No such file or directory" not in added.err or added.code in (0, _ADDED_IN_PART):
             break
-    _refuse_killed(added, "add")
+    refuse_killed(added, "add")
     if added.code not in (0, _ADDED_IN_PART):
         raise WorkspaceError(f"git add failed in {repository.top}: {first_line(added.err)}")
     return first_line(added.err) if added.code else ""
@@ -120,7 +119,7 @@ async def commit_all(
     try:
         try:
             missed, done = await stage_and_commit()
-        except _GitKilled:
+        except GitKilled:
             remove_own_locks(repository.folders)
             missed, done = await stage_and_commit()
             if done.code and (made := await _made_since(repository, before)):
@@ -155,19 +154,10 @@ async def _commit_index(repository: Repository, message: str, identity: Sequence
     args = (*identity, *quiet, "-c", "core.abbrev=no", "commit", "--cleanup=whitespace", "-F", "-")
     stdin = message.encode("utf-8", "replace")
     done = await repository.git(*args, stdin=stdin, check=False, timeout=COMMIT_TIMEOUT, dies_with_us=True)
-    _refuse_killed(done, "commit")
+    refuse_killed(done, "commit")
     if done.code and not any(words in done.out for words in _NOTHING):
         raise WorkspaceError(_reason(done))
     return done
-
-
-class _GitKilled(WorkspaceError):
-    """The process of git was killed (out of memory, by somebody): it may well succeed the next time."""
-
-
-def _refuse_killed(done: GitResult, verb: str) -> None:
-    if done.code == -signal.SIGKILL:
-        raise _GitKilled(f"git {verb} was killed")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import IO
 
 from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
-from untildone.errors import WorkspaceError
+from untildone.errors import GitKilled, WorkspaceError
 
 READ_TIMEOUT = 120.0
 COMMIT_TIMEOUT = 900.0
@@ -126,8 +126,15 @@ async def git(
     return result
 
 
+def refuse_killed(done: GitResult, command: str) -> None:
+    """GitKilled if somebody killed it."""
+    if done.code == -signal.SIGKILL:
+        raise GitKilled(f"git {command} was killed")
+
+
 def refuse_failed(done: GitResult, args: Sequence[str], cwd: Path) -> None:
     """WorkspaceError in git's own words if it failed."""
+    refuse_killed(done, verb(args))
     if done.code != 0:
         raise WorkspaceError(f"git {verb(args)} failed in {cwd}: {_cause(done.err)}")
 
