@@ -114,16 +114,20 @@ def words_of(pid: int) -> list[bytes]:
     return []
 
 
+def program_of(pid: int) -> bytes:
+    return next(iter(words_of(pid)), b"")
+
+
 def guards_of(driver: int) -> list[int]:
     return [pid for pid in below(driver) if os.fsencode(guard.__file__) in words_of(pid)]
 
 
 def claudes_of(driver: int) -> list[int]:
-    return [pid for pid in below(driver) if words_of(pid)[:1] and words_of(pid)[0].endswith(b"/claude")]
+    return [pid for pid in below(driver) if program_of(pid).endswith(b"/claude")]
 
 
 def gits_of(driver: int) -> list[int]:
-    return [pid for pid in below(driver) if words_of(pid)[:1] and Path(os.fsdecode(words_of(pid)[0])).name == "git"]
+    return [pid for pid in below(driver) if Path(os.fsdecode(program_of(pid))).name == "git"]
 
 
 VICTIMS: dict[str, Callable[[int], list[int]]] = {
