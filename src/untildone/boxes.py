@@ -16,7 +16,7 @@ from untildone.core.trace import AgentHostRefused
 from untildone.engine.journal import Journal
 from untildone.errors import NoSandbox, UntildoneError
 from untildone.git.discard import discard
-from untildone.git.untouchable import reach
+from untildone.git.untouchable import Reach, reach
 from untildone.sandbox.agents_view import Quarters, view
 from untildone.sandbox.boxed import BoxedSpawner
 from untildone.sandbox.bubblewrap import INSTALL, Probe, can_enclose, enclosed
@@ -26,6 +26,7 @@ from untildone.store.leftovers import BOXES
 
 _MOST_HOSTS = 50
 _FILES = "files"
+_OF_THE_USER = r"^(user\.(name|email)|core\.(autocrlf|eol)|init\.defaultbranch)$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,9 @@ def box_for(lodger: Lodger, host: HostSpawner) -> Box:
     if access.kind == "neither":
         raise NoSandbox(access.said)
     around = lodger.state_dir / BOXES / lodger.name
+    # Looked at once, before any agent could change where it leads.
+    reached = reach(_top(Path(os.path.realpath(lodger.spec.cwd)), _home(lodger.env)))
+    _refuse_stranger(reached.writable[0])
 
     def words(cwd: str) -> tuple[str, ...]:
         lodging = Lodging(
@@ -93,7 +97,7 @@ def box_for(lodger: Lodger, host: HostSpawner) -> Box:
             around=around,
             is_named="CLAUDE_CONFIG_DIR" in lodger.env,
         )
-        return _words(lodger, cwd, probe, around, lodge(lodging, access, settings))
+        return _words(lodger, cwd, probe, around, reached, lodge(lodging, access, settings))
 
     env = environment_inside(lodger.env, access, port=PORT, passed=options.pass_env)
     spawner = BoxedSpawner(host, words, table_for(options, access))
@@ -138,9 +142,10 @@ async def _told(journal: Journal, one: Refused) -> None:
         await journal.tell(AgentHostRefused(host=one.host, why=one.said))
 
 
-def _words(lodger: Lodger, cwd: str, probe: Probe, around: Path, lent: Lent) -> tuple[str, ...]:
+def _words(  # noqa: PLR0917
+    lodger: Lodger, cwd: str, probe: Probe, around: Path, reached: Reach, lent: Lent
+) -> tuple[str, ...]:
     folder = Path(os.path.realpath(cwd))
-    reached = reach(_top(folder, _home(lodger.env)))
     options = lodger.spec.options
     more = tuple(Path(os.path.realpath(place)) for place in options.add_dirs)
     given = tuple(Path(one) for one in options.mcp_config if os.path.isfile(one))  # noqa: PTH113 - may be no path
@@ -155,7 +160,7 @@ def _words(lodger: Lodger, cwd: str, probe: Probe, around: Path, lent: Lent) -> 
         own=lodger.own,
         programs=(lodger.claude,),
     )
-    _name_committer(around / "home")
+    _settle_git(around / "home")
     root = os.geteuid() == 0
     seen = view(quarters, lodger.env, root=False, as_user=not root or probe.as_user)
     return (*enclosed(seen, program=probe.program), "--chdir", str(folder), "--")
@@ -167,19 +172,35 @@ def _top(folder: Path, home: Path) -> Path:
     return next((place for place in places if os.path.lexists(place / ".git")), folder)
 
 
+def _refuse_stranger(tree: Path) -> None:
+    """Root has no rights of others in a sandbox: it could neither write there nor use git."""
+    owner = tree.stat().st_uid
+    if os.geteuid() == 0 and owner != 0:
+        raise NoSandbox(f"{tree} belongs to user {owner}, and root may not write there from inside: run as that user")
+
+
 def _home(env: Mapping[str, str]) -> Path:
     return Path(env.get("HOME") or "~").expanduser()
 
 
-def _name_committer(home: Path) -> None:
-    """The name that commits carry: the rest of the user's git settings may name programs and logins."""
-    asked = ["git", "config", "--global", "--get-regexp", r"^user\.(name|email)$"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=10)  # noqa: S603, TID251
-    lines = [line.partition(" ") for line in done.stdout.splitlines()]
-    text = "".join(f"\t{name.removeprefix('user.')} = {_quoted(value)}\n" for name, _, value in lines)
+def _settle_git(home: Path) -> None:
+    """What git needs of the user's own settings: the others may name programs and logins."""
+    if (home / ".gitconfig").exists():
+        return
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if text and not (home / ".gitconfig").exists():
-        (home / ".gitconfig").write_text(f"[user]\n{text}", "utf-8")
+    said = _asked("--get-regexp", _OF_THE_USER).splitlines()
+    lines = [(*key.split(".", 1), value) for key, _, value in (line.partition(" ") for line in said)]
+    text = "".join(f"[{section}]\n\t{name} = {_quoted(value)}\n" for section, name, value in lines)
+    ignored = Path(_asked("--path", "core.excludesFile").strip() or "~/.config/git/ignore").expanduser()
+    with suppress(OSError):
+        (home / ".config" / "git").mkdir(parents=True, exist_ok=True)
+        (home / ".config" / "git" / "ignore").write_bytes(ignored.read_bytes())
+    (home / ".gitconfig").write_text(f"{text}[commit]\n\tgpgSign = false\n", "utf-8")
+
+
+def _asked(*words: str) -> str:
+    asked = ["git", "config", "--global", *words]
+    return subprocess.run(asked, capture_output=True, text=True, check=False, timeout=10).stdout  # noqa: S603, TID251
 
 
 def _quoted(value: str) -> str:

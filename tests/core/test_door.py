@@ -48,6 +48,9 @@ def test_the_model_is_asked_with_the_real_key(method: str, target: str, url: str
         ("DELETE", "/v1/messages"),
         ("POST", "//v1/messages"),
         ("POST", "/v1/files"),
+        ("POST", "/v1/messages/batches"),
+        ("POST", "/v1/messagesX"),
+        ("HEAD", "/v1/messages"),
     ],
 )
 def test_nothing_else_is_asked_with_it(method: str, target: str) -> None:
@@ -133,7 +136,14 @@ def test_what_is_no_host_is_refused(text: str) -> None:
     ("address", "named", "may"),
     [
         ("93.184.216.34", False, True),
-        ("10.1.2.3", False, True),
+        ("2606:2800:220:1::1", False, True),
+        ("10.1.2.3", False, False),
+        ("10.1.2.3", True, True),
+        ("64:ff9b::7f00:1", False, False),
+        ("2002:7f00:1::", False, False),
+        ("::127.0.0.1", False, False),
+        ("fd00:ec2::254", False, False),
+        ("100.100.100.200", False, False),
         ("127.0.0.1", False, False),
         ("127.0.0.1", True, True),
         ("::1", False, False),
@@ -145,5 +155,5 @@ def test_what_is_no_host_is_refused(text: str) -> None:
         ("nonsense", True, False),
     ],
 )
-def test_a_name_leads_to_this_machine_only_if_it_was_named(address: str, *, named: bool, may: bool) -> None:
+def test_a_name_leads_elsewhere_than_to_the_internet_only_if_it_was_named(address: str, *, named: bool, may: bool) -> None:
     assert may_lead_to(address, named=named) == may

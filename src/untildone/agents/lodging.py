@@ -1,6 +1,7 @@
 """What an agent in a sandbox finds of the user's Claude Code: instructions and settings, and no secrets."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,9 @@ def lodge(lodging: Lodging, access: ModelAccess, settings: Mapping[str, Any]) ->
         for folder in (own, state.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         transcripts.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (own / SETTINGS).write_text(json.dumps(settings_inside(settings)), "utf-8")
-        if not state.exists():
-            begun = {"hasCompletedOnboarding": True, "projects": {lodging.cwd: trusted}}
-            state.write_text(json.dumps(begun), "utf-8")
+        _write_anew(own / SETTINGS, settings_inside(settings))
+        if not os.path.lexists(state):
+            _write_anew(state, {"hasCompletedOnboarding": True, "projects": {lodging.cwd: trusted}})
     except OSError as trouble:
         raise AgentError(f"cannot make {own} ready for Claude Code: {trouble.strerror or trouble}") from trouble
     lent = [(own, lodging.config_dir, True), (transcripts, transcripts, True)]
@@ -68,3 +68,10 @@ def lodge(lodging: Lodging, access: ModelAccess, settings: Mapping[str, Any]) ->
     if access.kind == "login" and login.exists():
         lent.append((login, login, True))
     return tuple(lent)
+
+
+def _write_anew(path: Path, content: Mapping[str, Any]) -> None:
+    """The agent can put a link there, which must not be followed."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+        json.dump(content, file)

@@ -23,6 +23,8 @@ REGISTRIES = {
 _HTTPS = 443
 _HTTP = 80
 _LAST_PORT = 65535
+_TRANSLATED = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::/96")))
+"""Networks whose addresses end with one of IPv4."""
 _NAME = re.compile(r"(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,62})\.)*[a-z0-9_](?:[a-z0-9_-]{0,62})\Z")
 _REFUSED_HEADERS = frozenset({"authorization", "x-api-key", "cookie", "proxy-authorization"})
 
@@ -56,13 +58,13 @@ class Way:
     adds: tuple[tuple[str, str], ...] = ()
     """Headers, instead of those that were sent."""
     calls: tuple[tuple[str, str], ...] = (("", "/"),)
-    """What may be asked: a method ("" for any) and how the path begins."""
+    """What may be asked: a method ("" for any) and a path, with a slash at its end all below it."""
 
     def permits(self, method: str, path: str) -> bool:
         """Whether this may be asked. A path with dots in it could lead out of what is permitted."""
         plain = path.partition("?")[0]
         is_straight = ".." not in plain and "%2e" not in plain.lower() and "//" not in plain
-        return is_straight and any(verb in ("", method) and plain.startswith(begins) for verb, begins in self.calls)
+        return is_straight and any(verb in ("", method) and _is_call(plain, call) for verb, call in self.calls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +109,14 @@ class Refused:
 Answer = Forward | Tunnel | Refused
 
 
+def _is_call(path: str, call: str) -> bool:
+    return path == (call or "/") or (call.endswith("/") and path.startswith(call))
+
+
 def model_way(base_url: str, adds: Sequence[tuple[str, str]]) -> Way:
     """The way to the model: what Claude Code asks of it, and no other part of the same account."""
-    calls = (("POST", "/v1/messages"), ("GET", "/v1/models"), ("HEAD", "/"))
+    messages = (("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens"))
+    calls = (*messages, ("GET", "/v1/models"), ("GET", "/v1/models/"), ("HEAD", ""))
     return Way(host=MODEL_HOST, upstream=base_url.rstrip("/"), adds=tuple(adds), calls=calls)
 
 
@@ -190,11 +197,18 @@ def _beyond(table: Table, name: str, port: int | None) -> Tunnel | Refused:
 
 
 def may_lead_to(address: str, *, named: bool) -> bool:
-    """Whether a name may lead to this address: to this machine and its cloud's metadata only if it was named."""
+    """Whether a name may lead to this address: to one that is not of the internet only if it was named."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    inner = getattr(found, "ipv4_mapped", None) or found
-    is_near = inner.is_loopback or inner.is_link_local or inner.is_unspecified or inner.is_multicast
-    return named or not is_near
+    return named or (_inner(found).is_global and not found.is_multicast)
+
+
+def _inner(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address that one of IPv6 stands for, where it stands for another."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if any(address in network for network in _TRANSLATED):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address

@@ -165,6 +165,7 @@ def _index_kept(index: Path) -> Iterator[None]:
     """Put the index back as it was if what follows fails or is cancelled."""
     kept = index.with_name(index.name + ".untildone")
     existed = index.exists()
+    kept.unlink(missing_ok=True)  # a link that waits there would be followed
     if existed:
         shutil.copy2(index, kept)  # with its time: git tells from it which files it may trust
     try:

@@ -104,9 +104,10 @@ class Repository:
         if self.fence is not None:
             self.fence.refuse_another(self.top)
         command, kept = verb(args), self.keeping
-        inside = kept.inside if dies_with_us and command in _RUN_INSIDE else None
+        inside = kept.inside if dies_with_us and command in _RUN_INSIDE and not self.private else None
         if kept.inside is not None and inside is None and command in _RUN_HOOKS:
             args = (*NO_HOOKS, *args)
+        args = ("-c", "commit.gpgSign=false", *args) if inside else args
         finds_itself = not self.private and command in _RUN_HOOKS and NO_HOOKS[1] not in args
         # If the agent deletes .git, git must fail instead of finding the repository of a folder above.
         fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}

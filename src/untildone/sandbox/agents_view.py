@@ -46,7 +46,7 @@ def view(quarters: Quarters, env: Mapping[str, str], *, root: bool, as_user: boo
     mounts = {mount.place: mount for mount in _system()}
     for mount in _own_folders(quarters.around, home):
         mounts[mount.place] = mount
-    for place in toolchains(env, quarters.programs, around):
+    for place in toolchains(_naming_folders(env), quarters.programs, around):
         mounts[str(place)] = Mount(place=str(place), kind="read", source=str(place))
     for folder in quarters.writable:
         mounts[str(folder)] = Mount(place=str(folder), kind="write", source=str(folder))
@@ -59,6 +59,13 @@ def view(quarters: Quarters, env: Mapping[str, str], *, root: bool, as_user: boo
     for source, seen_at, may_write in quarters.lent:
         mounts[str(seen_at)] = Mount(place=str(seen_at), kind="write" if may_write else "read", source=str(source))
     return View(mounts=tuple(mounts.values()), whole_system=False, network=False, root=root, as_user=as_user)
+
+
+def _naming_folders(env: Mapping[str, str]) -> dict[str, str]:
+    """A variable that names a file may name a secret; tools are in folders."""
+    places = {name: [word for word in value.split(os.pathsep) if word.startswith("/")] for name, value in env.items()}
+    folders = {name for name, found in places.items() if found and all(map(os.path.isdir, found))}
+    return {name: value for name, value in env.items() if name in folders or name == "PATH"}
 
 
 def _system() -> Iterator[Mount]:

@@ -183,7 +183,7 @@ class _Visit:
         try:
             async with asyncio.timeout(_CONNECT_PATIENCE):
                 reader, writer = await _connected(to)
-        except (OSError, TimeoutError) as trouble:
+        except (OSError, TimeoutError, UnicodeError) as trouble:
             return await self._refuse(Refused(host=to.host, said=f"it does not answer ({trouble})"), 502)
         try:
             if request.method == b"CONNECT":
