@@ -155,5 +155,7 @@ def test_what_is_no_host_is_refused(text: str) -> None:
         ("nonsense", True, False),
     ],
 )
-def test_a_name_leads_elsewhere_than_to_the_internet_only_if_it_was_named(address: str, *, named: bool, may: bool) -> None:
+def test_a_name_leads_elsewhere_than_to_the_internet_only_if_it_was_named(
+    address: str, *, named: bool, may: bool
+) -> None:
     assert may_lead_to(address, named=named) == may
