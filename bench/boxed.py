@@ -58,7 +58,7 @@ async def _requests(count: int) -> tuple[list[float], list[float]]:
                 await reader.readexactly(length)
                 await asyncio.sleep(REPLY)
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             writer.close()
 
     server = await asyncio.start_server(model, "127.0.0.1", 0)
