@@ -1,4 +1,5 @@
 import asyncio
+import os
 import sqlite3
 import stat
 from dataclasses import replace
@@ -207,3 +208,16 @@ async def test_no_part_of_a_password_is_in_a_line(url: str) -> None:
     assert "abc" not in told
     assert "xyz" not in told
     assert "me" not in shown_place(url)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+async def test_what_root_makes_in_the_folder_of_a_service_is_the_services(tmp_path: Path) -> None:
+    (tmp_path / "service").mkdir()
+    os.chown(tmp_path / "service", 65534, 65534)
+    archive = await open_archive(f"sqlite:///{tmp_path}/service/server.db")
+    try:
+        found = {file.name: file.stat().st_uid for file in (tmp_path / "service").iterdir()}
+        assert {"server.db", "server.db.lock"} <= found.keys()
+        assert set(found.values()) == {65534}
+    finally:
+        await archive.close()

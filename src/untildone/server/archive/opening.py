@@ -121,7 +121,7 @@ async def _open_postgres(url: str) -> Archive:
 def _make_file(path: Path) -> None:
     """Only the user may read what agents said."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    os.close(_made(path))
     if path.stat().st_size == 0:
         db = sqlite3.connect(path, isolation_level=None)
         try:
@@ -132,9 +132,18 @@ def _make_file(path: Path) -> None:
             db.close()
 
 
+def _made(path: Path) -> int:
+    """Open a file that may be new. What root makes in the folder of a service is that service's."""
+    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    folder = path.parent.stat()
+    if os.geteuid() == 0 and os.fstat(handle).st_size == 0:
+        os.fchown(handle, folder.st_uid, folder.st_gid)
+    return handle
+
+
 def _lock(path: Path) -> int:
     """Two servers on one file would not hear of each other's events: there may be one."""
-    lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    lock = _made(Path(f"{path}.lock"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as taken:
