@@ -76,3 +76,12 @@ def test_root_does_not_work_in_the_folder_of_somebody_else(lodger: Lodger) -> No
     os.chown(lodger.spec.cwd, 65534, 65534)
     with pytest.raises(NoSandbox, match="belongs to user 65534"):
         words(lodger)
+
+
+def test_what_git_is_told_is_not_written_again_where_the_agent_has_been(lodger: Lodger) -> None:
+    box_for(lodger, HostSpawner()).words(lodger.spec.cwd)
+    home, target = lodger.around / "home", lodger.state_dir / "elsewhere"
+    (home / ".gitconfig").unlink()
+    (home / ".gitconfig").symlink_to(target)
+    words(lodger)
+    assert not target.exists()

@@ -73,6 +73,11 @@ class Lodger:
     is_reader: bool = False
     """It changes nothing."""
 
+    @property
+    def around(self) -> Path:
+        """The folder of its box."""
+        return self.state_dir / BOXES / self.name
+
 
 def box_for(lodger: Lodger, host: HostSpawner) -> Box:
     """The box of an agent. NoSandbox where there can be none; nothing falls back to the host by itself."""
@@ -84,24 +89,25 @@ def box_for(lodger: Lodger, host: HostSpawner) -> Box:
     access = model_access(lodger.env, settings, has_login=(config_dir / CREDENTIALS).exists())
     if access.kind == "neither":
         raise NoSandbox(access.said)
-    around = lodger.state_dir / BOXES / lodger.name
-    # Looked at once, before any agent could change where it leads.
+    # Looked at and written once, before any agent could change where it leads.
     reached = reach(_top(Path(os.path.realpath(lodger.spec.cwd)), _home(lodger.env)))
     _refuse_stranger(reached.writable[0])
+    if not os.path.lexists(lodger.around):
+        _settle_git(lodger.around / "home")
 
     def words(cwd: str) -> tuple[str, ...]:
         lodging = Lodging(
             config_dir=config_dir,
             home=_home(lodger.env),
             cwd=cwd,
-            around=around,
+            around=lodger.around,
             is_named="CLAUDE_CONFIG_DIR" in lodger.env,
         )
-        return _words(lodger, cwd, probe, around, reached, lodge(lodging, access, settings))
+        return _words(lodger, cwd, probe, reached, lodge(lodging, access, settings))
 
     env = environment_inside(lodger.env, access, port=PORT, passed=options.pass_env)
     spawner = BoxedSpawner(host, words, table_for(options, access))
-    return Box(spawner=spawner, env=env, access=access, around=around, words=words)
+    return Box(spawner=spawner, env=env, access=access, around=lodger.around, words=words)
 
 
 def table_for(options: AgentOptions, access: ModelAccess) -> Table:
@@ -142,17 +148,15 @@ async def _told(journal: Journal, one: Refused) -> None:
         await journal.tell(AgentHostRefused(host=one.host, why=one.said))
 
 
-def _words(  # noqa: PLR0917
-    lodger: Lodger, cwd: str, probe: Probe, around: Path, reached: Reach, lent: Lent
-) -> tuple[str, ...]:
+def _words(lodger: Lodger, cwd: str, probe: Probe, reached: Reach, lent: Lent) -> tuple[str, ...]:
     folder = Path(os.path.realpath(cwd))
     options = lodger.spec.options
     more = tuple(Path(os.path.realpath(place)) for place in options.add_dirs)
     given = tuple(Path(one) for one in options.mcp_config if os.path.isfile(one))  # noqa: PTH113 - may be no path
-    files = around / _FILES
+    files = lodger.around / _FILES
     files.mkdir(mode=0o700, parents=True, exist_ok=True)
     quarters = Quarters(
-        around=around,
+        around=lodger.around,
         home=_home(lodger.env),
         writable=() if lodger.is_reader else (*reached.writable, *more),
         fixed=(*reached.writable, *more) if lodger.is_reader else reached.fixed,
@@ -160,7 +164,6 @@ def _words(  # noqa: PLR0917
         own=lodger.own,
         programs=(lodger.claude,),
     )
-    _settle_git(around / "home")
     root = os.geteuid() == 0
     seen = view(quarters, lodger.env, root=False, as_user=not root or probe.as_user)
     return (*enclosed(seen, program=probe.program), "--chdir", str(folder), "--")
@@ -185,8 +188,6 @@ def _home(env: Mapping[str, str]) -> Path:
 
 def _settle_git(home: Path) -> None:
     """What git needs of the user's own settings: the others may name programs and logins."""
-    if (home / ".gitconfig").exists():
-        return
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     said = _asked("--get-regexp", _OF_THE_USER).splitlines()
     lines = [(*key.split(".", 1), value) for key, _, value in (line.partition(" ") for line in said)]

@@ -73,6 +73,8 @@ class Blow:
     served: int = 0
     unseen: int = 0
     """Replies whose end was not seen: booked as an estimate, or as an unknown cost."""
+    held: bool = False
+    """What was owed could be committed only by the driver after the next one."""
     wrong: str = ""
 
 
@@ -245,7 +247,8 @@ def begins_of(stage: Stage) -> int:
 def check(stage: Stage, blow: Blow) -> tuple[list[ev.Event], LoopState]:
     """After the next driver has put things in order, and its end."""
     run_id, events, state = put_in_order(stage, blow)
-    if "is in the way" in state.commit_trouble:  # a git of the dead driver's was at work for another moment
+    if "is in the way (git, process" in state.commit_trouble:  # a git of the dead driver's works for another moment
+        blow.held = True
         run_id, events, state = put_in_order(stage, blow)
     blow.served, blow.unseen = check_money(stage, events, state)
     check_iterations(stage, events, state)

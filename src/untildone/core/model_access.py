@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from untildone.core.dataclass import dataclass
-from untildone.core.door import Way, host_rule, model_way
+from untildone.core.door import Way, model_way
 
 KEY = "ANTHROPIC_API_KEY"
 TOKEN = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105 - a name
@@ -111,8 +111,3 @@ def environment_inside(
     if access.kind == "login" and env.get(LOGIN):
         model = {LOGIN: env[LOGIN]}
     return seen | proxies | own | model | {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "TMPDIR": "/tmp"}  # noqa: S108
-
-
-def allowed_hosts(access: ModelAccess) -> tuple[str, ...]:
-    """The names of hosts that the model itself needs."""
-    return tuple(str(host_rule(name)) for name in access.hosts)

@@ -99,9 +99,3 @@ def _object(text: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def unbooked(wire: Iterable[WireReply], booked: Iterable[str]) -> list[WireReply]:
-    """Replies that came over the wire and stand in no book."""
-    known = frozenset(booked)
-    return [reply for reply in wire if reply.message_id and reply.message_id not in known]

@@ -26,7 +26,9 @@ _PATIENCE = 20
 _SAID = 300
 _LACKS = re.compile(r": (?:python3|curl|git|unshare|nsenter|mknod|getent): (?:command )?not found$", re.MULTILINE)
 _EVERYBODYS = Path("/tmp")  # noqa: S108 - the machine's own
-_ADD_KEY = 248
+_KEY_CALLS = {"x86_64": (248, 250), "aarch64": (217, 219)}
+"""Numbers of add_key and keyctl."""
+_JOIN = 1
 _SESSION = -3
 _STATUS = """
 ---LOOP_STATUS---
@@ -198,8 +200,12 @@ class Bait:
                     self._knocks += visitor.recv(4000)
 
     def _add_key(self) -> None:
-        text = self._canary.encode()
-        ctypes.CDLL(None).syscall(_ADD_KEY, b"user", b"untildone-escape", text, len(text), _SESSION)
+        """In a keyring of this process, which goes with it."""
+        numbers = _KEY_CALLS.get(os.uname().machine)
+        if numbers is not None:
+            libc, (add, control), text = ctypes.CDLL(None), numbers, self._canary.encode()
+            libc.syscall(control, _JOIN, None)
+            libc.syscall(add, b"user", b"untildone-escape", text, len(text), _SESSION)
 
 
 _SERVICES: Sequence[tuple[str, int, int]] = (

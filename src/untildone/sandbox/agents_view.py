@@ -9,11 +9,10 @@ from pathlib import Path
 from untildone.core.dataclass import dataclass
 from untildone.errors import NoSandbox, WorkspaceError
 from untildone.sandbox.toolchains import Surroundings, toolchains
-from untildone.sandbox.view import Mount, View
+from untildone.sandbox.view import TEMPORARY, Mount, View
 
 _PUBLIC = ("bin", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "snap", "usr")
 """Folders at the root that are everybody's."""
-_TEMPORARY = {"/tmp": "tmp", "/var/tmp": "var-tmp"}  # noqa: S108 - folders of this sandbox's own
 _NOTHING = "/dev/null"
 
 
@@ -100,7 +99,7 @@ def _secrets(folder: Path) -> Iterator[Path]:
 
 def _own_folders(around: Path, home: Path) -> list[Mount]:
     """Folders on the disk, so that a second process of the same agent finds what the first one left."""
-    made = {str(home): around / "home", **{place: around / name for place, name in _TEMPORARY.items()}}
+    made = {str(home): around / "home", **{place: around / name for place, name in TEMPORARY.items()}}
     try:
         for source in made.values():
             source.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from untildone.errors import WorkspaceError
 from untildone.ports.delivery import Bind, Checkout, Enter
 from untildone.sandbox.bubblewrap import Probe, enclosed
 from untildone.sandbox.toolchains import OUTPUT, Surroundings, lent_from_trees, linked_from, toolchains
-from untildone.sandbox.view import Mount, View
+from untildone.sandbox.view import TEMPORARY, Mount, View
 
 _SYSTEM = frozenset(
     {
@@ -25,7 +25,6 @@ _SYSTEM = frozenset(
 )  # fmt: skip
 """Folders at the root that belong to the system; what lies in another one belongs to somebody."""
 _HOMES = ("/home", "/root")
-_TEMPORARY = {"/tmp": "tmp", "/var/tmp": "var-tmp"}  # noqa: S108 - replaced by fresh ones
 _UNSET = (*OUTPUT, "TMPDIR", "TMP", "TEMP", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 """They name places that are not there, or not writable; without them programs use the fresh ones."""
 
@@ -89,17 +88,17 @@ def _fresh_folders(around: Path) -> dict[Path, Path]:
     """Folders on the disk, so that what the setup leaves there is there for the checks; by where they are seen."""
     try:
         (around / "home").mkdir(mode=0o700, exist_ok=True)
-        for name in _TEMPORARY.values():
+        for name in TEMPORARY.values():
             (around / name).mkdir(exist_ok=True)
             (around / name).chmod(0o1777)
     except OSError as trouble:
         raise WorkspaceError(f"cannot make fresh folders in {around}: {trouble.strerror or trouble}") from trouble
-    return {_real(place): around / name for place, name in _TEMPORARY.items() if os.path.isdir(place)}  # noqa: PTH112
+    return {_real(place): around / name for place, name in TEMPORARY.items() if os.path.isdir(place)}  # noqa: PTH112
 
 
 def _hidden(trees: Sequence[Path], home: Path | None, own: Sequence[Path]) -> tuple[Path, ...]:
     """Folders that are replaced: homes, temporary files, what lies beside the trees, and our own."""
-    named = [*map(_real, (*_HOMES, *_TEMPORARY)), *([home] if home else []), *own]
+    named = [*map(_real, (*_HOMES, *TEMPORARY)), *([home] if home else []), *own]
     beside = [place for place in map(_around_tree, trees) if place is not None]
     hidden = [place for place in dict.fromkeys((*named, *beside)) if place.is_dir()]
     # What lies in a tree is gone with it.

@@ -4,6 +4,9 @@ from typing import Literal
 
 from untildone.core.dataclass import dataclass
 
+TEMPORARY = {"/tmp": "tmp", "/var/tmp": "var-tmp"}  # noqa: S108 - these are replaced
+"""Folders for temporary files, and what their replacements are called."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
