@@ -11,7 +11,8 @@ import httpx2
 from result import Figure, Result, ratio
 from stage import Stage, open_stage, our_loop
 from untildone.core.door import Table, model_way
-from untildone.sandbox.door import Door, Watcher
+from untildone.ports import Watcher
+from untildone.sandbox.door import Door
 
 GATE = 1.1
 REPLY = 0.1

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
@@ -17,11 +17,12 @@ from untildone.engine.journal import Journal
 from untildone.errors import NoSandbox, UntildoneError
 from untildone.git.discard import discard
 from untildone.git.untouchable import Reach, reach
+from untildone.ports import Sandbox, Watcher
 from untildone.sandbox.agents_view import Quarters, view
 from untildone.sandbox.boxed import BoxedSpawner
-from untildone.sandbox.bubblewrap import INSTALL, Probe, can_enclose, enclosed
-from untildone.sandbox.door import Watcher
+from untildone.sandbox.bubblewrap import INSTALL, Bubblewrap, Probe, can_enclose
 from untildone.sandbox.host import HostSpawner, behind_guard
+from untildone.sandbox.view import View
 from untildone.store.leftovers import BOXES
 
 _MOST_HOSTS = 50
@@ -33,17 +34,15 @@ _OF_THE_USER = r"^(user\.(name|email)|core\.(autocrlf|eol)|init\.defaultbranch)$
 class Box:
     """Where an agent is started, and with which environment."""
 
-    spawner: BoxedSpawner
+    spawner: Sandbox
     env: Mapping[str, str]
     access: ModelAccess
     around: Path
     """A folder of its own: its home lies there, and what is handed to the agent. A run that goes on finds it again."""
-    words: Callable[[str], tuple[str, ...]]
-    """What goes before a command so that it works in a folder as the agent does."""
 
     def words_of_ours(self, folder: str) -> tuple[str, ...]:
         """What goes before a command of ours that may run what the agent wrote."""
-        return (*behind_guard(whole_tree=True, apart=True), *self.words(folder))
+        return (*behind_guard(whole_tree=True, apart=True), *self.spawner.words(folder))
 
     @property
     def files(self) -> Path:
@@ -95,7 +94,7 @@ def box_for(lodger: Lodger, host: HostSpawner) -> Box:
     if not os.path.lexists(lodger.around):
         _settle_git(lodger.around / "home")
 
-    def words(cwd: str) -> tuple[str, ...]:
+    def look(cwd: str) -> View:
         lodging = Lodging(
             config_dir=config_dir,
             home=_home(lodger.env),
@@ -103,11 +102,12 @@ def box_for(lodger: Lodger, host: HostSpawner) -> Box:
             around=lodger.around,
             is_named="CLAUDE_CONFIG_DIR" in lodger.env,
         )
-        return _words(lodger, cwd, probe, reached, lodge(lodging, access, settings))
+        return _view(lodger, probe, reached, lodge(lodging, access, settings))
 
     env = environment_inside(lodger.env, access, port=PORT, passed=options.pass_env)
-    spawner = BoxedSpawner(host, words, table_for(options, access))
-    return Box(spawner=spawner, env=env, access=access, around=lodger.around, words=words)
+    walls = Bubblewrap(host, look, program=probe.program)
+    spawner = BoxedSpawner(host, walls, table_for(options, access))
+    return Box(spawner=spawner, env=env, access=access, around=lodger.around)
 
 
 def table_for(options: AgentOptions, access: ModelAccess) -> Table:
@@ -148,8 +148,7 @@ async def _told(journal: Journal, one: Refused) -> None:
         await journal.tell(AgentHostRefused(host=one.host, why=one.said))
 
 
-def _words(lodger: Lodger, cwd: str, probe: Probe, reached: Reach, lent: Lent) -> tuple[str, ...]:
-    folder = Path(os.path.realpath(cwd))
+def _view(lodger: Lodger, probe: Probe, reached: Reach, lent: Lent) -> View:
     options = lodger.spec.options
     more = tuple(Path(os.path.realpath(place)) for place in options.add_dirs)
     given = tuple(Path(one) for one in options.mcp_config if os.path.isfile(one))  # noqa: PTH113 - may be no path
@@ -165,8 +164,7 @@ def _words(lodger: Lodger, cwd: str, probe: Probe, reached: Reach, lent: Lent) -
         programs=(lodger.claude,),
     )
     root = os.geteuid() == 0
-    seen = view(quarters, lodger.env, root=False, as_user=not root or probe.as_user)
-    return (*enclosed(seen, program=probe.program), "--chdir", str(folder), "--")
+    return view(quarters, lodger.env, root=False, as_user=not root or probe.as_user)
 
 
 def _top(folder: Path, home: Path) -> Path:

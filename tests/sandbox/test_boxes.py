@@ -30,25 +30,25 @@ def lodger(tmp_path: Path) -> Lodger:
 
 
 def words(lodger: Lodger) -> tuple[str, ...]:
-    return box_for(lodger, HostSpawner()).words(lodger.spec.cwd)
+    return box_for(lodger, HostSpawner()).spawner.words(lodger.spec.cwd)
 
 
 def test_a_git_file_that_the_agent_makes_leads_nowhere(lodger: Lodger) -> None:
     box = box_for(lodger, HostSpawner())
-    before = box.words(lodger.spec.cwd)
+    before = box.spawner.words(lodger.spec.cwd)
     Path(lodger.spec.cwd, ".git").write_text(f"gitdir: {lodger.env['HOME']}/.ssh\n")
-    assert box.words(lodger.spec.cwd) == before
+    assert box.spawner.words(lodger.spec.cwd) == before
     assert f"{lodger.env['HOME']}/.ssh" not in before
 
 
 def test_nothing_is_written_through_a_link_that_the_agent_left(lodger: Lodger) -> None:
     box, mine = box_for(lodger, HostSpawner()), Path(lodger.env["HOME"], ".bashrc")
     mine.write_text("mine")
-    box.words(lodger.spec.cwd)
+    box.spawner.words(lodger.spec.cwd)
     settings = box.around / "claude" / "settings.json"
     settings.unlink()
     settings.symlink_to(mine)
-    box.words(lodger.spec.cwd)
+    box.spawner.words(lodger.spec.cwd)
     assert mine.read_text() == "mine"
     assert not settings.is_symlink()
 
@@ -79,7 +79,7 @@ def test_root_does_not_work_in_the_folder_of_somebody_else(lodger: Lodger) -> No
 
 
 def test_what_git_is_told_is_not_written_again_where_the_agent_has_been(lodger: Lodger) -> None:
-    box_for(lodger, HostSpawner()).words(lodger.spec.cwd)
+    box_for(lodger, HostSpawner()).spawner.words(lodger.spec.cwd)
     home, target = lodger.around / "home", lodger.state_dir / "elsewhere"
     (home / ".gitconfig").unlink()
     (home / ".gitconfig").symlink_to(target)

@@ -11,7 +11,8 @@ import pytest
 
 from untildone.core.door import MODEL_HOST, Refused, Table, host_rules, model_way
 from untildone.core.wire_book import WireReply
-from untildone.sandbox.door import Door, Watcher
+from untildone.ports import Watcher
+from untildone.sandbox.door import Door
 
 pytestmark = pytest.mark.anyio
 

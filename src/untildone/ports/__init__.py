@@ -7,10 +7,13 @@ from untildone.ports.running import Agent as Agent
 from untildone.ports.running import Clock as Clock
 from untildone.ports.running import LastWords as LastWords
 from untildone.ports.running import Ledger as Ledger
+from untildone.ports.running import Passed as Passed
 from untildone.ports.running import Process as Process
+from untildone.ports.running import Sandbox as Sandbox
 from untildone.ports.running import Spawner as Spawner
 from untildone.ports.running import Tell as Tell
 from untildone.ports.running import Usher as Usher
+from untildone.ports.running import Watcher as Watcher
 from untildone.ports.uplink import Parcel as Parcel
 from untildone.ports.uplink import Uplink as Uplink
 from untildone.ports.workspace import Obstacle as Obstacle

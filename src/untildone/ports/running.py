@@ -1,12 +1,16 @@
 """What a run is driven with: time, the agent and the programs it runs, the user's commands, the books."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
 from untildone.core.dataclass import dataclass
+from untildone.core.door import Refused
 from untildone.core.events import Event
 from untildone.core.liveness import Pulse
 from untildone.core.outcome import Order, Outcome
+from untildone.core.trace import AgentReply, AgentReplyStarted
+from untildone.core.wire_book import WireReply
 
 Tell = Callable[[Event], Awaitable[None]]
 """Records an event of the running iteration. It returns when the event is durable (control) or queued (trace)."""
@@ -123,6 +127,36 @@ class Spawner(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watcher:
+    """Is told what passes the door of a sandbox."""
+
+    replied: Callable[[WireReply], None]
+    refused: Callable[[Refused], None]
+
+
+class Sandbox(Spawner, Protocol):
+    """Where an agent works: this machine as it is, bubblewrap, or containers. One suite of tests holds for all.
+
+    What is started in it has the environment it is given, and is gone with all that it started when it has ended, when
+    the sandbox is closed, and at the latest when the next driver starts.
+    """
+
+    def open(self, watcher: Watcher) -> AbstractAsyncContextManager[None]:
+        """Make it ready. Programs can be started until the end of the block; then nothing of it is left.
+
+        NoSandbox where it cannot be had.
+        """
+        ...
+
+    def words(self, cwd: str) -> tuple[str, ...]:
+        """What goes before a command of the loop's own so that it works in a folder as the agent does.
+
+        It needs no door and reaches no network. For use while the sandbox is open.
+        """
+        ...
+
+
 class Usher(Protocol):
     """Runs the user's own commands around iterations, and reads the user's files."""
 
@@ -150,8 +184,24 @@ class LastWords:
     result_session: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """What the model served through the door of a sandbox, as far as it is not forgotten: all of it, and only that."""
+
+    replies: tuple[AgentReply, ...] = ()
+    """Served in full. The number of the iteration is for the reader to fill in."""
+    begun: tuple[AgentReplyStarted, ...] = ()
+    """Whose end has not passed."""
+    unanswered: int = 0
+    """Requests without any answer so far: served or not, it cannot be known."""
+    refused: int = 0
+    """The status of the last answer, if that was an error."""
+    retry_after: float | None = None
+    """Seconds that this error asks for."""
+
+
 class Ledger(Protocol):
-    """Finds out what replies cost, after a crash: from Claude's own transcripts, and from its last words."""
+    """Finds out what replies cost: from Claude's own transcripts and its last words, and from the door's notes."""
 
     def replies(self, session_id: str, cwd: str) -> list[Event]:
         """`agent.reply` events of that session, one per message id."""
@@ -170,5 +220,13 @@ class Ledger(Protocol):
         ...
 
     def forget_last_words(self, run_id: str) -> None:
-        """They are in the log."""
+        """They are in the log, and so is what had passed the door of the dead driver."""
+        ...
+
+    def passed(self) -> Passed | None:
+        """What passed the door of the agent's sandbox; None: nothing did, or nothing was watched."""
+        ...
+
+    def forget_passed(self) -> None:
+        """What `passed` returned last is in the log."""
         ...

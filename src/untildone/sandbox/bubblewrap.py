@@ -1,15 +1,21 @@
 """Runs commands in a view of this machine, with bubblewrap. Processes started inside end with the command."""
 
+import asyncio
+import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
+from untildone.sandbox.host import HostProcess, HostSpawner
 from untildone.sandbox.view import Mount, View
+from untildone.sandbox.walls import Held
 
 INSTALL = "install bubblewrap (`sudo apt-get install bubblewrap`)"
 
@@ -52,6 +58,66 @@ class Probe:
     as_user: bool = False
     trouble: str = ""
     """Why they cannot; "" when they can."""
+
+
+class Bubblewrap:
+    """sandbox.Walls: a namespace for each program, which ends with it."""
+
+    def __init__(self, host: HostSpawner, look: Callable[[str], View], *, program: str = "bwrap") -> None:
+        """`look` says what is seen by a program that works in a folder."""
+        self._host = host
+        self._look = look
+        self._program = program
+
+    def stand(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """sandbox.Walls. Nothing is shared, and nothing outlives its program."""
+        return contextlib.nullcontext()
+
+    def words(self, cwd: str) -> tuple[str, ...]:
+        """sandbox.Walls."""
+        return (*enclosed(self._look(cwd), program=self._program), "--chdir", os.path.realpath(cwd), "--")
+
+    @asynccontextmanager
+    async def hold(
+        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"]
+    ) -> AsyncIterator[Held]:
+        """sandbox.Walls."""
+        first, *words = await asyncio.to_thread(self.words, cwd)
+        waiting, opening = os.pipe()
+        try:
+            process = await self._host.spawn(
+                (first, "--block-fd", str(waiting), *words, *argv),
+                cwd=cwd, env=env, stdin=stdin, apart=True, files=(waiting,),
+            )  # fmt: skip
+            try:
+                yield _waiting_at(process, opening)
+            except BaseException:
+                await process.end(0.0)
+                raise
+        finally:
+            os.close(waiting)
+            os.close(opening)
+
+
+def _waiting_at(process: HostProcess, gate: int) -> Held:
+    """Bubblewrap waits until something comes through the gate, with all but the program itself made."""
+    ours = _network_of("self")
+
+    def find_inside() -> int | None:
+        for pid in sorted(process.family()):
+            with contextlib.suppress(OSError):
+                if _network_of(pid) != ours:
+                    return pid
+        return None
+
+    async def release() -> None:
+        os.write(gate, b".")
+
+    return Held(process, find_inside, release)
+
+
+def _network_of(pid: int | str) -> Path:
+    return Path(f"/proc/{pid}/ns/net").readlink()
 
 
 @cache

@@ -7,16 +7,16 @@ is inside asks with a placeholder.
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Self
 
 import h11
 import httpx2
 
-from untildone.core.dataclass import dataclass
 from untildone.core.door import Forward, Refused, Table, Tunnel, answer, may_lead_to
 from untildone.core.printable import one_line
-from untildone.core.wire_book import ReplyReader, WireReply
+from untildone.core.wire_book import ReplyReader
+from untildone.ports import Watcher
 
 _PIECE = 1 << 16
 _CONNECT_PATIENCE = 15.0
@@ -28,14 +28,6 @@ _OF_ONE_HOP = frozenset(
         b"transfer-encoding", b"upgrade", b"host", b"content-length",
     }
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watcher:
-    """Who is told what passes."""
-
-    replied: Callable[[WireReply], None]
-    refused: Callable[[Refused], None]
 
 
 class Door:

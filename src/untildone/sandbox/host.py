@@ -8,12 +8,14 @@ import signal
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Literal, Self
 from weakref import WeakSet
 
 from untildone.core.liveness import Pulse
 from untildone.errors import AgentError, AgentMissing
+from untildone.ports import Watcher
 from untildone.sandbox import guard
 from untildone.sandbox.memory import Listener, Memory
 from untildone.sandbox.vitals import TreeVitals, memory_kills
@@ -157,7 +159,7 @@ class HostProcess:
 
 
 class HostSpawner:
-    """Spawns programs on this machine.
+    """ports.Sandbox: this machine as it is, with no walls.
 
     The kernel tells the guard when its parent dies, and by parent it means the *thread* that spawned it: call
     `spawn` on the event loop of a thread that lives as long as the program shall.
@@ -175,6 +177,14 @@ class HostSpawner:
         """Those that were started since the programs last rested: how they ended may be asked when they are gone."""
         self._work_ends: float | None = None
         """When the programs must end, by the monotonic clock; None: they rest."""
+
+    def open(self, watcher: Watcher) -> AbstractAsyncContextManager[None]:  # noqa: ARG002 - nothing passes a door
+        """ports.Sandbox."""
+        return contextlib.nullcontext()
+
+    def words(self, cwd: str) -> tuple[str, ...]:
+        """ports.Sandbox."""
+        return ("env", "--chdir", cwd, "--")
 
     async def spawn(
         self,
