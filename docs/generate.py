@@ -20,6 +20,7 @@ import untildone
 from untildone.cli import serving
 from untildone.cli.documentation import field_docs, meaning
 from untildone.cli.looping import loop
+from untildone.cli.options import SettingOption
 from untildone.core import events, faults, judges, secrets, trace, worker_table
 from untildone.core.decide import STOP_RULES
 from untildone.core.permissions import DANGERS
@@ -189,15 +190,12 @@ def loop_commands_table() -> str:
     rows = []
     for name in loop.list_commands(ctx):
         command = loop.commands[name]
-        own = [p for p in command.params if isinstance(p, click.Option) and p.name not in {"store", "cwd", "as_json"}]
+        options = [p for p in command.params if isinstance(p, click.Option)]
+        own = [p for p in options if not isinstance(p, SettingOption) and p.name not in {"store", "cwd", "as_json"}]
+        flags = code(next(flag for flag in p.opts if flag.startswith("--")) for p in own)
+        settings = ", all [settings](settings.md)" if any(isinstance(p, SettingOption) for p in options) else ""
         first = (command.help or "").split("\n\n", 1)[0]
-        rows.append(
-            (
-                f"`untildone loop {name}`",
-                first,
-                code(next(flag for flag in p.opts if flag.startswith("--")) for p in own),
-            )
-        )
+        rows.append((f"`untildone loop {name}`", first, flags + settings))
     return table(["command", "what it does", "options"], rows)
 
 

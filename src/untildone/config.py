@@ -66,7 +66,7 @@ class Resolved:
     notices: tuple[str, ...] = ()
     """What the user should be told about how something was read."""
     untrusted: frozenset[str] = frozenset()
-    """Settings whose value comes from a project file that is not trusted: they limit a run, but do not permit one."""
+    """Settings that only a project file gives that is not trusted: they limit a run, but do not permit one."""
 
     def value(self, name: str) -> Any:
         """The parsed value of a setting."""
@@ -84,8 +84,12 @@ def resolve(
     project_file: Path | None = None,
     user_file: Path | None = None,
     here: Path | None = None,
+    usual: Mapping[str, object] | None = None,
 ) -> Resolved:
-    """Settle every setting. `cli` holds only what was typed: None and () mean "not given"."""
+    """Settle every setting. `cli` holds only what was typed: None and () mean "not given".
+
+    `usual`: the defaults of one command, parsed already, where they are not those of the table.
+    """
     base = here or Path.cwd()
     layers = [
         Layer(given=_from_flags(cli), base=base, flags=True),
@@ -101,6 +105,9 @@ def resolve(
     profile, origin = _settle(BY_NAME["profile"], layers)
     if profile is not None:
         presets = {name: Given(value, f"profile {profile} ({origin})") for name, value in PROFILES[profile].items()}
+        layers.append(Layer(given=presets, base=base, parsed=True))
+    if usual:
+        presets = {name: Given(value, "default of this command") for name, value in usual.items()}
         layers.append(Layer(given=presets, base=base, parsed=True))
     settled = {setting.name: _settle(setting, layers) for setting in SETTINGS}
     settled["land"] = _settle_land(layers)
@@ -295,7 +302,7 @@ def _trust_mark(path: Path, store: Path, content: bytes) -> Path:
 
 
 def _untrusted(layers: Sequence[Layer], values: Mapping[str, Any], path: Path | None) -> frozenset[str]:
-    """The settings that an untrusted project file decides. ConfigError when it may not: that takes trust."""
+    """The settings that an untrusted project file alone decides. ConfigError when it may not: that takes trust."""
     above: set[str] = set()
     for layer in layers:
         if not layer.trusted:
@@ -311,7 +318,8 @@ def _untrusted(layers: Sequence[Layer], values: Mapping[str, Any], path: Path | 
             f"{path} is not trusted and sets {', '.join(refused)}: read it, then allow it with `untildone config "
             "trust` (until then it may only lower limits)"
         )
-    return frozenset(decided)
+    # What tightens a limit of the user's own leaves a limit that the user permitted.
+    return frozenset(name for name in decided if _settle(BY_NAME[name], own)[0] is None)
 
 
 def _is_open(setting: Setting, value: Any, own: Sequence[Layer]) -> bool:

@@ -446,7 +446,8 @@ def test_status_shows_this_loop_in_full_and_others_in_short(
     say: Say, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "no loop is running" in say("loop", "status").out
-    assert json.loads(say("loop", "status", "--json").out) == {"loop": None, "file_here": None, "elsewhere": []}
+    nothing = {"loop": None, "file_here": None, "elsewhere": [], "run": None}
+    assert json.loads(say("loop", "status", "--json").out) == nothing
     here = started(say, "--deadline", "2099-01-01T00:00", "--check", "make \x1b]0;x\x07test")
     other = tmp_path / "other"
     other.mkdir()

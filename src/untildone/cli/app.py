@@ -27,7 +27,7 @@ COMMANDS = {
         "rehearse": ("rehearsing", "Watch a whole run on a scripted model: no key, no cost."),
     },
     "Inside Claude Code": {
-        "loop": ("looping", "Loops in interactive sessions: begin, look, end."),
+        "loop": ("looping", "Loops in interactive sessions: begin, look, end; clawker's commands."),
     },
     "Look": {
         "status": ("looking", "The state of a run: what it does, what it cost, what comes next."),
@@ -84,7 +84,7 @@ Examples:
 
 INTERRUPTED = 128 + signal.SIGINT
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-_FORWARDING = frozenset({"run", "tasks"})
+_FORWARDING = (["run"], ["tasks"], ["loop", "iterate"], ["loop", "tasks"])
 
 
 class Commands(click.Group):
@@ -188,10 +188,11 @@ def _usage_line(trouble: click.ClickException) -> str:
 
 def split_forwarded(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     """What is meant for us, and what everything after `--` forwards to the agent."""
-    if argv and argv[0] in _FORWARDING and "--" in argv:
-        at = list(argv).index("--")
-        return list(argv[:at]), tuple(argv[at + 1 :])
-    return list(argv), ()
+    words = list(argv)
+    if "--" in words and (words[:1] in _FORWARDING or words[:2] in _FORWARDING):
+        at = words.index("--")
+        return words[:at], tuple(words[at + 1 :])
+    return words, ()
 
 
 def _fail(line: str, code: int) -> int:

@@ -1,7 +1,7 @@
 """Which run a command is about: the one that was named, or the one a person in this folder means."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from untildone.cli.streams import say
@@ -16,13 +16,17 @@ _GONE_LOOKED_AT = 20
 """Runs whose folder is gone tell where they belonged only in their own log: so many of the newest are asked."""
 
 
-async def find_run(log: EventLog, wanted: str | None, folder: Path, *, acting: bool = False) -> RunRow:
+async def find_run(
+    log: EventLog, wanted: str | None, folder: Path, *, acting: bool = False, but: Collection[str] = ()
+) -> RunRow:
     """A run by id, by the beginning of its id, or by name; without any, the one that belongs to this folder.
 
     That is one in a worktree of the same repository too: one that is at work before all others, else the newest.
     What may surprise about the choice is said. `acting`: the run is to be changed, so nothing is guessed: UsageError.
+    `but`: ids of runs that are not meant.
     """
-    rows = sorted(await log.runs(), key=lambda row: row.created_at, reverse=True)
+    rows = [row for row in await log.runs() if row.run_id not in but]
+    rows.sort(key=lambda row: row.created_at, reverse=True)
     if wanted is not None:
         return _named(rows, wanted)
     here = os.path.realpath(folder)

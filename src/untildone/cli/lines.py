@@ -54,6 +54,7 @@ _TONES: dict[type[ev.Event], Tone] = {
     ev.Rewound: "warn",
     ev.MessageReceived: "warn",
     tr.AgentHostRefused: "warn",
+    tr.AgentBooksDiffer: "warn",
     tr.AgentPriceUnknown: "warn",
     tr.AgentToolUse: "quiet",
     tr.AgentToolResult: "bad",
@@ -67,7 +68,7 @@ def is_worth_a_line(event: ev.Event) -> bool:
     """Would a person who watches, but not closely, want to read this?"""
     if isinstance(event, tr.AgentSystem):
         return event.subtype in _TELLING
-    return isinstance(event, tr.AgentPriceUnknown | tr.AgentHostRefused) or not isinstance(
+    return isinstance(event, tr.AgentPriceUnknown | tr.AgentHostRefused | tr.AgentBooksDiffer) or not isinstance(
         event, (tr.AgentEvent, *_BOOKKEEPING)
     )
 

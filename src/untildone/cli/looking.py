@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -26,8 +26,9 @@ from untildone.core.dataclass import dataclass
 from untildone.core.events import ContinuousCompleted, ContinuousSuspended, IterationValidation, Record
 from untildone.core.figures import count
 from untildone.core.history import iteration_rows
+from untildone.core.state import LoopState
 from untildone.core.stopping import BY_WORD, DONE
-from untildone.core.views import run_view, status_json
+from untildone.core.views import RunView, run_view, status_json
 from untildone.engine.journal import load_state
 from untildone.errors import RunNotFound, UsageError
 from untildone.ports import EventLog, RunRow
@@ -41,23 +42,34 @@ class Place:
     store: Path
     alive: Mapping[str, Any]
 
-    async def find(self, log: EventLog, run: str | None) -> RunRow:
-        """A run by name or id, or the newest of the folder."""
-        return loops.with_life(await find_run(log, run, self.folder), self.alive)
+    async def find(self, log: EventLog, run: str | None, but: Collection[str] = ()) -> RunRow:
+        """A run by name or id, or the newest of the folder that is none of those."""
+        return loops.with_life(await find_run(log, run, self.folder, but=but), self.alive)
+
+    async def view(self, log: EventLog, run: str | None, but: Collection[str] = ()) -> tuple[RunView, LoopState]:
+        """What `status` shows of it."""
+        row = await self.find(log, run, but)
+        state = await load_state(log, row.run_id)
+        view = loops.shown(run_view(state, wiring.system_clock().now(), alive=row.alive), self.alive.get(row.run_id))
+        if await stands_before_next(log, state, alive=row.alive):
+            view = replace(view, advice=not_started(state))
+        return view, state
 
 
 FOLD_PAUSE = 0.3
 """Seconds between two looks at what hooks wrote down, while somebody follows."""
 
 
-def _look(store: str | None, cwd: str | None, work: Any) -> Any:
-    async def look() -> Any:
+def look(store: str | None, cwd: str | None, work: Any) -> Any:
+    """Do work on the log, with all of it that hooks wrote down, for a command about a folder."""
+
+    async def answer() -> Any:
         place = store_of(store)
         async with opened(place) as log:
             await loops.fold_notes(log, place, os.environ)
             return await work(log, Place(folder=folder_of(cwd), store=place, alive=loops.living(place)))
 
-    done: Coroutine[Any, Any, Any] = look()
+    done: Coroutine[Any, Any, Any] = answer()
     return asyncio.run(done)
 
 
@@ -70,20 +82,16 @@ def status(run: str | None, store: str | None, cwd: str | None, *, as_json: bool
 
     async def work(log: EventLog, place: Place) -> str:
         try:
-            row = await place.find(log, run)
+            view, state = await place.view(log, run)
         except RunNotFound as nothing:
             if run is not None:
                 raise
             return json.dumps({"exists": False}) if as_json else str(nothing)
-        state = await load_state(log, row.run_id)
-        view = loops.shown(run_view(state, wiring.system_clock().now(), alive=row.alive), place.alive.get(row.run_id))
-        if await stands_before_next(log, state, alive=row.alive):
-            view = replace(view, advice=not_started(state))
         return (
             json.dumps(status_json(view, state), ensure_ascii=False) if as_json else status_text(view, screen_width())
         )
 
-    click.echo(_look(store, cwd, work))
+    click.echo(look(store, cwd, work))
 
 
 @click.command()
@@ -110,7 +118,7 @@ def log(run: str | None, store: str | None, cwd: str | None, *, follow: bool, ve
             async with _noting(log, row, place):
                 await _follow(log, row, seen, verbose=verbose, as_json=rest["as_json"])
 
-    _look(store, cwd, work)
+    look(store, cwd, work)
 
 
 @asynccontextmanager
@@ -190,7 +198,7 @@ def ls(store: str | None, cwd: str | None, *, as_json: bool) -> None:
         ended = [await _ended(log, row) for row in rows]
         return runs_table(ended, wiring.system_clock().now(), screen_width(), in_session=place.alive)
 
-    click.echo(_look(store, cwd, work))
+    click.echo(look(store, cwd, work))
 
 
 def _evidence(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -222,7 +230,7 @@ def brief(run: str | None, store: str | None, cwd: str | None, *, output: str | 
         facts |= {"iterations": [asdict(row) for row in iteration_rows(records)], "evidence": _evidence(records)}
         return json.dumps(facts, ensure_ascii=False)
 
-    text = _look(store, cwd, work)
+    text = look(store, cwd, work)
     if output is None:
         click.echo(text)
         return
@@ -251,4 +259,4 @@ def replay(run: str | None, store: str | None, cwd: str | None, *, changes: tupl
         told = what_if(records, tried).text.split("\n")
         return "\n".join([table, "", *(hanging("", line, screen_width()) for line in told)])
 
-    click.echo(_look(store, cwd, work))
+    click.echo(look(store, cwd, work))

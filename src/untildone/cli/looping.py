@@ -1,4 +1,4 @@
-"""`loop`: loops inside an interactive Claude Code, for people outside of it."""
+"""`loop`: loops inside an interactive Claude Code, for people outside of it, and the older names of `run`."""
 
 import asyncio
 import json
@@ -10,21 +10,24 @@ from typing import Any
 import click
 
 from untildone import loops, wiring
+from untildone.cli import published_loop
 from untildone.cli.choosing import find_run
 from untildone.cli.driving import opened
 from untildone.cli.finding import NONE_HERE, at_work_here, at_work_named, fold, loop_of, writing
 from untildone.cli.guarding import human_only, refuse_inside_session
+from untildone.cli.looking import Place, look
 from untildone.cli.loop_views import Standing, history_table, past_text, replayed, standing_json, standing_text
 from untildone.cli.options import folder_of, new_place_options, place_options, store_of
+from untildone.cli.steering import reset_run
 from untildone.cli.streams import say, screen_width
-from untildone.cli.tables import aligned
+from untildone.cli.tables import aligned, status_text
 from untildone.core import loop_file
 from untildone.core.durations import parse_duration
 from untildone.core.printable import one_line, printable
 from untildone.core.state import LoopState
-from untildone.core.views import run_view, status_json
+from untildone.core.views import RunView, run_view, status_json
 from untildone.engine.journal import load_state
-from untildone.errors import UsageError
+from untildone.errors import RunNotFound, UsageError
 from untildone.hook import register, starting
 from untildone.hook import templates as known
 from untildone.hook.loop_reading import read_loop
@@ -58,6 +61,7 @@ def loop() -> None:
     """Loops inside an interactive Claude Code: begin one, look at it, end it.
 
     In a session, `/untildone:loop GOAL` does it all at once; the plugin or `untildone plugin install` brings that.
+    `iterate` and `tasks` run outside of a session, as `untildone run` and `untildone tasks` do.
     """
 
 
@@ -212,22 +216,45 @@ def adopt(store: str | None, cwd: str | None, *, as_json: bool) -> None:
 
 
 @loop.command()
+@click.option("--agent", "run", metavar="NAME", help="The run or loop of this name or id, wherever it works.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @place_options
-def status(store: str | None, cwd: str | None, *, as_json: bool) -> None:
-    """The loop of this folder, and those of others."""
-    home, folder = _home(store), folder_of(cwd)
-    project = str(folder)
-    asyncio.run(fold(store_of(store)))
-    entries = register.entries(home)
-    ours = _one_of(entries, folder)
+def status(run: str | None, store: str | None, cwd: str | None, *, as_json: bool) -> None:
+    """The loop or run of this folder, and the loops of others."""
+
+    async def work(log: EventLog, place: Place) -> str:
+        found = await _view(log, place, run)
+        if run is None:
+            return _of_folder(place, found, as_json=as_json)
+        if as_json:
+            return json.dumps(status_json(*found) if found else {"exists": False}, ensure_ascii=False)
+        return status_text(found[0], screen_width()) if found else f"no run called {run!r}: `untildone ls` shows all"
+
+    click.echo(look(store, cwd, work))
+
+
+async def _view(log: EventLog, place: Place, run: str | None) -> tuple[RunView, LoopState] | None:
+    in_sessions = {*place.alive, *loops.past_loops(place.store)} if run is None else ()
+    try:
+        return await place.view(log, run, in_sessions)
+    except RunNotFound:
+        return None
+
+
+def _of_folder(place: Place, found: tuple[RunView, LoopState] | None, *, as_json: bool) -> str:
+    """Both kinds: the newest run that works outside of a session, and the loop inside one."""
+    entries = register.entries(str(place.store.absolute()))
+    ours = _one_of(entries, place.folder)
     here = _standing(ours) if ours else None
     others = [_standing(entry) for entry in entries if entry is not ours]
-    lying = "" if here else next((name for name in (LOOP, CONTINUATION, AUTONOMOUS) if _lies(project, name)), "")
+    lying = "" if here else next((name for name in (LOOP, CONTINUATION, AUTONOMOUS) if _lies(place.folder, name)), "")
     if as_json:
-        click.echo(json.dumps(standing_json(here, others, lying), ensure_ascii=False))
-    else:
-        click.echo(standing_text(here, others, lying, _now(), screen_width()))
+        told = standing_json(here, others, lying)
+        return json.dumps(told | {"run": status_json(*found) if found else None}, ensure_ascii=False)
+    parts = [status_text(found[0], screen_width())] if found else []
+    if here or others or lying or not found:
+        parts.append(standing_text(here, others, lying, _now(), screen_width()))
+    return "\n\n".join(parts)
 
 
 def _one_of(entries: Sequence[Any], folder: Path) -> Any:
@@ -242,7 +269,7 @@ def _standing(entry: Any) -> Standing:
     return Standing(entry=entry, file=read_loop(entry))
 
 
-def _lies(project: str, name: str) -> bool:
+def _lies(project: Path, name: str) -> bool:
     return os.path.lexists(os.path.join(project, name))  # noqa: PTH118 -- as the hooks ask
 
 
@@ -367,19 +394,51 @@ def stop(wanted: str | None, store: str | None, cwd: str | None, *, as_json: boo
 
 
 @loop.command()
-@click.option("--turns", is_flag=True, help="Count the turns anew too.")
+@click.option("--agent", "wanted", metavar="NAME", help="The run or loop of this name or id, wherever it works.")
+@click.option("--turns", is_flag=True, help="Of a loop in a session: count the turns anew too.")
+@click.option("--all", "everything", is_flag=True, help="The turns too; of a run, the session and all streaks.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @place_options
 @human_only
-def reset(store: str | None, cwd: str | None, *, turns: bool, as_json: bool) -> None:
-    """Let the loop of this folder count its failures anew."""
-    found = at_work_here(store_of(store), folder_of(cwd))
-    refuse_inside_session(found["session"])
+def reset(wanted: str | None, store: str | None, cwd: str | None, **how: bool) -> None:
+    """Let the loop of this folder count its failures anew; close the breaker of its run if no loop is there."""
+    place, folder = store_of(store), folder_of(cwd)
+    ours = loop_of(register.entries(_home(store)), folder) if wanted is None else _living(place, wanted)
+    if ours is None:
+        try:
+            told = reset_run(wanted, store, cwd, everything=how["everything"])
+        except RunNotFound as nothing:
+            raise nothing if wanted else UsageError(NONE_HERE) from None
+    else:
+        refuse_inside_session(ours["session"])
+        told = _reset_loop(_home(store), ours["project"], turns=how["turns"] or how["everything"])
+    if how["as_json"]:
+        click.echo(json.dumps(told[0]))
+    elif not how["quiet"]:
+        click.echo(told[1])
+
+
+def _living(place: Path, wanted: str) -> Any:
+    """The loop inside a session that is called so; None for a run, or for what is over."""
+
+    async def find() -> Any:
+        async with opened(place) as log:
+            await loops.fold_notes(log, place, os.environ)
+            alive = loops.living(place)
+            return alive.get((await find_run(log, wanted, place)).run_id)
+
+    return asyncio.run(find())
+
+
+def _reset_loop(home: str, project: str, *, turns: bool) -> tuple[dict[str, Any], str]:
     with writing():
-        entry = reset_loop(_home(store), found["project"], now=_now(), turns=turns)
+        entry = reset_loop(home, project, now=_now(), turns=turns)
     if entry is None:
         raise UsageError(NONE_HERE)
-    if as_json:
-        click.echo(json.dumps({"loop": entry["loop"], "failures": 0, "turns": turns}))
-        return
-    click.echo(f"loop {entry['loop']}: failures{' and turns' if turns else ''} are counted anew")
+    said = f"loop {entry['loop']}: failures{' and turns' if turns else ''} are counted anew"
+    return {"loop": entry["loop"], "failures": 0, "turns": turns}, said
+
+
+loop.add_command(published_loop.iterate)
+loop.add_command(published_loop.tasks)

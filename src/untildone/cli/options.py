@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -180,11 +180,23 @@ def run_argument(command: F) -> F:
     return click.argument("run", metavar="[RUN]", required=False)(command)
 
 
-def settled(given: dict[str, Any], folder: Path, forwarded: tuple[str, ...] = ()) -> config.Resolved:
-    """All settings for a command in a folder; says once what was read in a way that may surprise."""
+def settled(
+    given: dict[str, Any],
+    folder: Path,
+    forwarded: tuple[str, ...] = (),
+    usual: Mapping[str, object] | None = None,
+) -> config.Resolved:
+    """All settings for a command in a folder; says once what was read in a way that may surprise.
+
+    `usual`: the defaults of this command, where they are not those of the table.
+    """
     flags = given | {"extra_args": forwarded or None}
     resolved = config.resolve(
-        flags, env=os.environ, project_file=config.project_file(folder), user_file=config.user_file(os.environ)
+        flags,
+        env=os.environ,
+        project_file=config.project_file(folder),
+        user_file=config.user_file(os.environ),
+        usual=usual,
     )
     for notice in resolved.notices:
         say(notice)

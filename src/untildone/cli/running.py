@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from untildone.core.limits import limit_of
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.printable import one_line
 from untildone.core.restarted import undone_orders
-from untildone.core.settings import SETTINGS
+from untildone.core.settings import SETTINGS, Setting
 from untildone.core.state import LoopState
 from untildone.engine.journal import load_state
 from untildone.errors import UsageError
@@ -69,58 +69,75 @@ class Wish:
     cwd: str | None = None
 
 
-def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        operator_only,
-        click.pass_obj,
-        setting_options(SETTINGS),
-        click.option("--format", "shape", metavar="TEXT", help="Print the result like '{name}: {exit_reason}'."),
-        click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else."),
-        click.option("--detach", is_flag=True, help="Work in the background, whatever becomes of this terminal."),
-        click.option("--dry-run", is_flag=True, help="Show what would be asked and run; start nothing."),
-        click.option("--reset-circuit", is_flag=True, help="Close the breaker of the run that is resumed."),
-        click.option("--new", is_flag=True, help="Start anew instead of resuming a run of the same name."),
-        click.option(
-            "--list-worktrees",
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=list_and_leave,
-            help="The same as `untildone worktrees ls`.",
-        ),
-        click.option("--name", help="A stable name for the run. Default: from folder and goal."),
-        click.option("--cwd", metavar="DIR", help="Work in this folder instead of the current one."),
-    ):
-        command = option(command)
-    return command
+def run_options(settings: Iterable[Setting] = SETTINGS) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command that starts a run these settings, and what every such command has."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            operator_only,
+            click.pass_obj,
+            setting_options(settings),
+            click.option("--format", "shape", metavar="TEXT", help="Print the result like '{name}: {exit_reason}'."),
+            click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object, nothing else."),
+            click.option("--detach", is_flag=True, help="Work in the background, whatever becomes of this terminal."),
+            click.option("--dry-run", is_flag=True, help="Show what would be asked and run; start nothing."),
+            click.option("--reset-circuit", is_flag=True, help="Close the breaker of the run that is resumed."),
+            click.option("--new", is_flag=True, help="Start anew instead of resuming a run of the same name."),
+            click.option(
+                "--list-worktrees",
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=list_and_leave,
+                help="The same as `untildone worktrees ls`.",
+            ),
+            click.option("--name", help="A stable name for the run. Default: from folder and goal."),
+            click.option("--cwd", metavar="DIR", help="Work in this folder instead of the current one."),
+        ):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 @click.command(cls=ThemedCommand, epilog=RUN_EXAMPLES)
 @click.argument("goal", required=False)
 @click.option("-p", "--prompt", help="The goal, as an option.")
 @click.option("--prompt-file", metavar="FILE", help="A file with the goal; - reads standard input.")
-@_shared
+@run_options()
 def run(forwarded: tuple[str, ...], goal: str | None, prompt: str | None, prompt_file: str | None, **rest: Any) -> int:
     """Pursue GOAL until it is reached or a limit is."""
     given = [text for text in (goal, prompt) if text is not None]
-    if prompt_file is not None:
-        given.append(read_text_file(prompt_file, "--prompt-file"))
-    if not given and rest["worktree"] not in {None, ":"}:
+    if not given and prompt_file is None and rest["worktree"] not in {None, ":"}:
         raise UsageError(f"a goal is missing, or --worktree took it ({rest['worktree']!r}): put the goal before it")
-    if len(given) != 1:
-        problem = "a goal is missing" if not given else "there is more than one goal"
-        raise UsageError(f'{problem}: give exactly one of `untildone run "GOAL"`, -p/--prompt or --prompt-file')
-    if not given[0].strip():
-        raise UsageError("the goal is empty: say what should be reached")
-    return _begin(forwarded, rest, goal=given[0].strip())
+    return begin(forwarded, rest, goal=only_goal(given, prompt_file, '`untildone run "GOAL"`, -p/--prompt'))
 
 
 @click.command(cls=ThemedCommand, epilog=TASKS_EXAMPLES)
 @click.argument("file", metavar="FILE")
 @click.option("--task-prompt-file", metavar="FILE", help="A file with the task prompt; the first %s becomes the tasks.")
-@_shared
-def tasks(forwarded: tuple[str, ...], file: str, task_prompt_file: str | None, **rest: Any) -> int:
+@run_options()
+def tasks(forwarded: tuple[str, ...], file: str, **rest: Any) -> int:
     """Work through FILE, a Markdown list of checkboxes, until all that count are ticked."""
+    return begin_tasks(forwarded, rest, file)
+
+
+def only_goal(given: Sequence[str], prompt_file: str | None, ways: str) -> str:
+    """The one goal that was typed or lies in a file; UsageError for none, more than one, or an empty one."""
+    goals = [*given, *([read_text_file(prompt_file, "--prompt-file")] if prompt_file is not None else [])]
+    if len(goals) != 1:
+        problem = "there is more than one goal" if goals else "a goal is missing"
+        raise UsageError(f"{problem}: give exactly one of {ways} or --prompt-file")
+    if not goals[0].strip():
+        raise UsageError("the goal is empty: say what should be reached")
+    return goals[0].strip()
+
+
+def begin_tasks(
+    forwarded: tuple[str, ...], rest: dict[str, Any], file: str, usual: Mapping[str, object] | None = None
+) -> int:
+    """Begin or resume a run that works through a file of checkboxes."""
+    task_prompt_file = rest.pop("task_prompt_file")
     folder = folder_of(rest["cwd"])
     path = Path(os.path.realpath(folder / file))  # pathlib raises for a link that leads to itself
     if task_prompt_file is not None:
@@ -131,7 +148,7 @@ def tasks(forwarded: tuple[str, ...], file: str, task_prompt_file: str | None, *
     if not path.is_relative_to(folder):
         raise UsageError(f"{path} is outside of {folder}, where the agent works: move it there, or give --cwd")
     shown = str(path.relative_to(folder))
-    return _begin(forwarded, rest, goal=f"Complete the tasks in {shown}.", task_file=shown)
+    return begin(forwarded, rest, goal=f"Complete the tasks in {shown}.", task_file=shown, usual=usual)
 
 
 def _warn_of_missing(spec: RunSpec) -> None:
@@ -141,12 +158,20 @@ def _warn_of_missing(spec: RunSpec) -> None:
             say(f"--share {folder}: there is no {folder} in {spec.cwd} yet, and no check can run before there is")
 
 
-def _begin(forwarded: tuple[str, ...], rest: dict[str, Any], *, goal: str, task_file: str | None = None) -> int:
+def begin(
+    forwarded: tuple[str, ...],
+    rest: dict[str, Any],
+    *,
+    goal: str,
+    task_file: str | None = None,
+    usual: Mapping[str, object] | None = None,
+) -> int:
+    """Begin or resume a run. `usual`: what this command's settings are where neither flags nor files give them."""
     output_given = {"json": rest.pop("as_json"), "format": rest.pop("shape")}
     own = {key: rest.pop(key) for key in ("name", "new", "reset_circuit", "dry_run", "detach", "cwd")}
     wish = Wish(goal=goal, task_file=task_file, **own)
     folder = folder_of(wish.cwd)
-    resolved = settled(rest, folder, forwarded)
+    resolved = settled(rest, folder, forwarded, usual)
     output = Output(verbose=resolved.value("verbose"), quiet=resolved.value("quiet"), **output_given)
     policy = config.policy(resolved, now=wiring.system_clock().now())
     name = wish.name or config.run_name(folder, goal)

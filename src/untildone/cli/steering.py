@@ -112,13 +112,29 @@ def message(words: tuple[str, ...], store: str | None, cwd: str | None, *, urgen
 @operator_only
 def reset(run: str | None, store: str | None, cwd: str | None, *, quiet: bool, everything: bool, **what: bool) -> None:
     """Close the breaker of a run, or clear more."""
-    circuit = what["circuit"] or everything or not (what["session"] or what["history"])
-    session, history = what["session"] or everything, what["history"] or everything
-    row = _ask(run, store, cwd, ResetRequested(by=BY, circuit=circuit, session=session, history=history))
-    named = (("breaker", circuit), ("session", session), ("streaks and fault counters", history))
-    cleared = [name for name, on in named if on]
+    _, told = reset_run(run, store, cwd, everything=everything, **what)
     if not quiet:
-        click.echo(f"{row.name}: cleared {', '.join(cleared)}")
+        click.echo(told)
+
+
+def reset_run(
+    run: str | None,
+    store: str | None,
+    cwd: str | None,
+    *,
+    circuit: bool = False,
+    session: bool = False,
+    history: bool = False,
+    everything: bool = False,
+) -> tuple[dict[str, Any], str]:
+    """Ask a run to clear these, its breaker if none is named; returns what was cleared, for programs and for people."""
+    wanted = {"circuit": circuit, "session": session, "history": history}
+    cleared = {name: on or everything for name, on in wanted.items()}
+    cleared["circuit"] |= not any(cleared.values())
+    row = _ask(run, store, cwd, ResetRequested(by=BY, **cleared))
+    named = {"circuit": "breaker", "session": "session", "history": "streaks and fault counters"}
+    said = ", ".join(words for name, words in named.items() if cleared[name])
+    return {"run": row.run_id, "name": row.name, **cleared}, f"{row.name}: cleared {said}"
 
 
 @click.command(cls=ThemedCommand)
