@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from e2e.worker_kit import free_port
+from ports import own_port
 
 _STATE = (
     "iteration_num successful_iterations error_count extra_iterations total_cost_usd completion_signal_count "
@@ -38,7 +38,7 @@ class PublishedServer:
     """The answer to any other address."""
     wrong_body: int = 422
     """The answer to a body that is no event."""
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=own_port)
     events: list[dict[str, Any]] = field(default_factory=list)
     """Every event that was taken, in the order it came."""
     keys: list[str | None] = field(default_factory=list)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 
 from e2e.kit import price
+from ports import own_port
 from repositories import new_repository
 from untildone import Policy, run
 from untildone.agents.prices import cost
@@ -151,20 +151,13 @@ def files_of(story: Story) -> dict[str, str]:
     return files | story.files
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @dataclass
 class Place:
     """A home with a project in it, and what belongs to this story outside of it."""
 
     folder: Path
     outside: str = field(default_factory=lambda: f"/tmp/story-{uuid.uuid4().hex[:10]}")
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=own_port)
 
     @property
     def home(self) -> Path:

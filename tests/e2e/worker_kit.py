@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
+
+from ports import own_port
 
 T = TypeVar("T")
 PATIENCE = 120.0
@@ -32,18 +33,11 @@ def until(look: Callable[[], T | None], what: str, patience: float = PATIENCE) -
     raise AssertionError(f"{what} did not come about within {patience:.0f} s")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class Server:
     """`untildone serve`, as a process of its own, always at the same address and on the same database."""
 
     def __init__(self, folder: Path, database: str) -> None:
-        self.port = free_port()
+        self.port = own_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._output = folder / "server.log"
         self._env = {

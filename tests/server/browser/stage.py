@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -13,17 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from archives import new_archive
+from ports import own_port
 from untildone.core.events import Event, Record
 from untildone.core.wire import batch
 
 READY = 120.0
 """A ceiling; only a failure reaches it."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Stage:
@@ -34,7 +28,7 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = free_port()
+        self.port = own_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.database = new_archive(folder)
         self.env = {
