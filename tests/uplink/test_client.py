@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from ports import own_port
 from untildone.core.events import OrderRefused, Record
 from untildone.core.state import LoopState
 from untildone.core.wire import Receipt
@@ -17,7 +18,7 @@ from untildone.ports import Parcel
 from untildone.uplink.client import HttpUplink
 from untildone.uplink.inbox import event_for
 from untildone.uplink.settings import UplinkSettings, sandbox_slug
-from uplink.uplink_kit import RUN, control, free_port, trace
+from uplink.uplink_kit import PATIENCE, RUN, control, trace
 
 pytestmark = pytest.mark.anyio
 TOKEN = "ud_T0psecretT0ken"
@@ -62,7 +63,7 @@ class Canned:
                 await writer.drain()
         writer.close()
 
-    def uplink(self, patience: float = 30.0) -> HttpUplink:
+    def uplink(self, patience: float = PATIENCE) -> HttpUplink:
         return HttpUplink(f"http://127.0.0.1:{self.port}/", "box 1", TOKEN, patience=patience)
 
 
@@ -230,7 +231,7 @@ async def test_a_redirection_is_not_followed_with_the_token() -> None:
 
 
 async def test_nobody_there_is_down_and_says_so() -> None:
-    uplink = HttpUplink(f"http://127.0.0.1:{free_port()}", "box", TOKEN)
+    uplink = HttpUplink(f"http://127.0.0.1:{own_port()}", "box", TOKEN)
     with pytest.raises(UplinkDown, match=r"cannot be reached: .+") as told:
         await uplink.received(RUN)
     assert TOKEN not in str(told.value)
@@ -238,7 +239,7 @@ async def test_nobody_there_is_down_and_says_so() -> None:
 
 
 async def test_a_server_that_is_silent_is_not_waited_for() -> None:
-    async with Canned(delay=30).running() as server:
+    async with Canned(delay=PATIENCE).running() as server:
         uplink = server.uplink(patience=0.2)
         with pytest.raises(UplinkDown, match="no answer in time"):
             await uplink.received(RUN)

@@ -22,7 +22,7 @@ from untildone.uplink.client import HttpUplink
 from untildone.uplink.owed import Account, Accounts, new_key
 from untildone.uplink.settings import UplinkSettings
 from uplink.test_client import Canned, record
-from uplink.uplink_kit import RUN, ActingAgent, RealServer, until
+from uplink.uplink_kit import PATIENCE, RUN, ActingAgent, RealServer, until
 
 pytestmark = pytest.mark.anyio
 KEY = new_key()
@@ -127,7 +127,7 @@ async def test_a_run_is_heard_from_its_driver_alone_before_and_after_a_restart(
 ) -> None:
     rig = Rig(tmp_path)
     rig.run_id = "the-drivers-own"
-    settings = UplinkSettings(server=server.url, sandbox_id="box", poll=0.01)
+    settings = UplinkSettings(server=server.url, sandbox_id="box", poll=0.01, patience=PATIENCE)
     stranger = HttpUplink(server.url, "box")
     keys: list[str] = []
 

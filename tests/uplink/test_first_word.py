@@ -16,10 +16,10 @@ from untildone.errors import RunElsewhere
 from untildone.uplink import opening, outbox, serving
 from untildone.uplink.owed import Accounts
 from untildone.uplink.settings import UplinkSettings
-from uplink.uplink_kit import ActingAgent, MemoryUplink, down, refused, taken, until
+from uplink.uplink_kit import PATIENCE, ActingAgent, MemoryUplink, down, refused, taken, until
 
 pytestmark = pytest.mark.anyio
-SETTINGS = UplinkSettings(server="http://server.test", sandbox_id="box", poll=0.01, patience=1.0)
+SETTINGS = UplinkSettings(server="http://server.test", sandbox_id="box", poll=0.01, patience=PATIENCE)
 MORE = ev.LimitsChanged(by="cli", changes={"max_runs": 2})
 
 
@@ -30,6 +30,8 @@ def uplink(monkeypatch: pytest.MonkeyPatch) -> MemoryUplink:
     monkeypatch.setattr(opening, "SandboxUplink", lambda *_, **__: made)
     monkeypatch.setattr(outbox, "FIRST_REST", 0.02)
     monkeypatch.setattr(outbox, "LONGEST_REST", 0.1)
+    monkeypatch.setattr(serving, "UNNOTICED", PATIENCE)  # how long the last words take is told elsewhere
+    monkeypatch.setattr(serving, "FIRST_PATIENCE", PATIENCE)
     return made
 
 
@@ -89,7 +91,7 @@ async def test_what_cannot_be_asked_or_reported_is_said_before_the_first_iterati
         assert line in said[0]
         return Outcome(final_text="again")
 
-    around = replace(resumed(rig, said), agent=ActingAgent(act), uplink=SETTINGS)
+    around = replace(resumed(rig, said), agent=ActingAgent(act), uplink=replace(SETTINGS, patience=0.2))
     assert (await wiring.resume_run(rig.run_id, around, asked=[MORE])).successes == 2
 
 

@@ -18,7 +18,7 @@ from untildone.errors import LeaseLost, StoreError
 from untildone.store.memory import MemoryLog
 from untildone.uplink import inbox as subject
 from untildone.uplink.inbox import Inbox, event_for
-from uplink.uplink_kit import RUN, MemoryUplink, begun, down, refused, taken, until
+from uplink.uplink_kit import PATIENCE, RUN, MemoryUplink, begun, down, refused, taken, until
 
 LIMITED = LoopState(run_id=RUN, phase="running", policy=Policy(max_runs=5))
 
@@ -206,7 +206,7 @@ async def test_a_store_in_trouble_is_tried_again_and_a_lost_lease_is_the_end(dri
     await until(lambda: driving.state.paused)
     uplink.give("resume")
     driving.fail = LeaseLost("another driver")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await task
 
 
@@ -220,7 +220,7 @@ async def test_only_a_run_that_was_taken_over_is_the_end(driving: Driving, monke
     uplink.fail = lambda: None
     await until(lambda: driving.state.paused)
     uplink.fail = taken
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await task
 
 

@@ -26,7 +26,7 @@ from untildone.uplink import outbox as subject
 from untildone.uplink.client import HttpUplink
 from untildone.uplink.outbox import CUT_TO, Outbox
 from untildone.uplink.owed import new_key
-from uplink.uplink_kit import RUN, MemoryUplink, RealServer, begun, control, trace, until
+from uplink.uplink_kit import PATIENCE, RUN, MemoryUplink, RealServer, begun, control, trace, until
 
 pytestmark = pytest.mark.anyio
 
@@ -250,5 +250,5 @@ def kept_aside(server: RealServer) -> Path:
 
 
 def numbers(server: RealServer) -> list[int]:
-    with closing(sqlite3.connect(server.database)) as db:
+    with closing(sqlite3.connect(server.database, timeout=PATIENCE)) as db:
         return [seq for (seq,) in db.execute("SELECT seq FROM events ORDER BY seq")]

@@ -21,7 +21,7 @@ from untildone.server.keys import hash_of, new_token, token_key
 from untildone.uplink.opening import settings_for, token_for
 from untildone.uplink.owed import Account, Accounts
 from untildone.uplink.settings import UplinkSettings
-from uplink.uplink_kit import ActingAgent, RealServer, until
+from uplink.uplink_kit import PATIENCE, ActingAgent, RealServer, until
 
 SPEC = RunSpec(goal="g", cwd="/", name="n", server="http://127.0.0.1:8642/", mask=("ACME",))
 
@@ -161,7 +161,7 @@ async def test_a_run_with_a_server_is_reported_without_secrets_and_steered(tmp_p
     async def second(told: Order) -> Outcome:
         prompts.append(told.prompt)
         await asyncio.to_thread(order, kind="stop")
-        await asyncio.sleep(60)
+        await asyncio.sleep(2 * PATIENCE)
         return Outcome(final_text="never")
 
     around = replace(rig.around(ActingAgent(first, second)), env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})

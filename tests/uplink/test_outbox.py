@@ -15,7 +15,7 @@ from untildone.ports import EventLog
 from untildone.store.memory import MemoryLog
 from untildone.uplink import outbox as subject
 from untildone.uplink.outbox import BATCH_EVENTS, Outbox
-from uplink.uplink_kit import RUN, MemoryUplink, begun, control, down, refused, taken, trace, until
+from uplink.uplink_kit import PATIENCE, RUN, MemoryUplink, begun, control, down, refused, taken, trace, until
 
 pytestmark = pytest.mark.anyio
 
@@ -53,16 +53,17 @@ async def test_what_is_there_and_what_comes_is_delivered_in_order(log: EventLog)
 
 
 async def test_what_decides_does_not_wait_for_company(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "COMPANY", 60.0)
+    monkeypatch.setattr(subject, "COMPANY", 2 * PATIENCE)
     uplink = MemoryUplink()
     async with at_work(Outbox(log, RUN, uplink)):
         await until(lambda: seqs(uplink) == [1])
         await log.append(RUN, [trace("one")])
         await log.append(RUN, [control(2)])
-        await until(lambda: seqs(uplink) == [1, 2, 3], 5.0)
+        await until(lambda: seqs(uplink) == [1, 2, 3])
 
 
-async def test_trace_is_gathered_for_a_moment(log: EventLog) -> None:
+async def test_trace_is_gathered_for_a_moment(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subject, "COMPANY", 1.0)  # longer than it takes to write
     uplink = MemoryUplink()
     async with at_work(Outbox(log, RUN, uplink)):
         await until(lambda: seqs(uplink) == [1])
@@ -179,8 +180,8 @@ async def test_at_the_end_a_refusal_is_tried_once_more_and_not_waited_for(log: E
     outbox = Outbox(log, RUN, uplink)
     async with at_work(outbox):
         await until(lambda: outbox.refused is not None)
-        async with asyncio.timeout(60):
-            left = await outbox.settle(60.0)
+        async with asyncio.timeout(PATIENCE):
+            left = await outbox.settle(PATIENCE)
         assert left.text == "1 event still to be delivered (the token is not valid)"
         assert uplink.asked == 2
 
@@ -246,12 +247,12 @@ async def test_a_run_that_was_taken_over_is_told_and_ends_it(log: EventLog) -> N
         told.append(line)
 
     outbox = Outbox(log, RUN, uplink, say=say)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await outbox.run()
     assert outbox.refused is not None
     assert outbox.refused.taken
     assert len(told) == 1
-    assert (await outbox.settle(5.0)).events == 1
+    assert (await outbox.settle(PATIENCE)).events == 1
 
 
 async def test_a_run_that_rests_gives_signs_of_life(log: EventLog) -> None:
@@ -272,11 +273,13 @@ async def test_without_a_heartbeat_a_run_that_rests_is_silent(log: EventLog) -> 
 async def test_at_the_end_what_is_left_is_said_after_a_bounded_time(log: EventLog) -> None:
     outbox = Outbox(log, RUN, MemoryUplink(fail=down))
     async with at_work(outbox):
+        await until(lambda: outbox._trouble != "")
         began = asyncio.get_running_loop().time()
-        left = await outbox.settle(0.3)
+        async with asyncio.timeout(PATIENCE):
+            left = await outbox.settle(0.3)
         took = asyncio.get_running_loop().time() - began
     assert left.text == "1 event still to be delivered (the server is away)"
-    assert 0.2 < took < 3
+    assert took > 0.2
 
 
 async def test_at_the_end_a_server_that_comes_back_in_time_gets_everything(log: EventLog) -> None:
@@ -285,7 +288,7 @@ async def test_at_the_end_a_server_that_comes_back_in_time_gets_everything(log: 
     outbox = Outbox(log, RUN, uplink, jitter=lambda: 1.0)
     async with at_work(outbox):
         await until(lambda: uplink.asked >= 2)
-        leaving = asyncio.create_task(outbox.settle(20.0))
+        leaving = asyncio.create_task(outbox.settle(PATIENCE))
         await asyncio.sleep(0)
         uplink.fail = lambda: None
         left = await leaving
@@ -319,14 +322,15 @@ async def test_memory_does_not_grow_with_what_waits(log: EventLog) -> None:
     uplink = Slow()
     outbox = Outbox(log, RUN, uplink)
     async with at_work(outbox):
-        await until(lambda: uplink.asked == 1)
+        await until(lambda: any(one.full() for one in _queues()))
         await asyncio.sleep(0.05)
-        queues = [one for one in _alive(asyncio.Queue) if one.maxsize == BATCH_EVENTS]
+        queues = list(_queues())
         assert queues
         assert all(one.qsize() <= BATCH_EVENTS for one in queues)
         gate.set()
         await until(lambda: len(seqs(uplink)) == 20_001)
 
 
-def _alive(kind: type) -> Iterator[asyncio.Queue[object]]:
-    return (one for one in gc.get_objects() if isinstance(one, kind))
+def _queues() -> Iterator[asyncio.Queue[object]]:
+    """Those that hold what waits to be sent."""
+    return (one for one in gc.get_objects() if isinstance(one, asyncio.Queue) and one.maxsize == BATCH_EVENTS)

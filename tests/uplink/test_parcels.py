@@ -16,7 +16,7 @@ from untildone.ports import EventLog, Parcel
 from untildone.store.memory import MemoryLog
 from untildone.uplink import parcels
 from untildone.uplink.parcels import Made, Packer, Source
-from uplink.uplink_kit import RUN, MemoryUplink, begun, down, taken, until
+from uplink.uplink_kit import PATIENCE, RUN, MemoryUplink, begun, down, taken, until
 
 pytestmark = pytest.mark.anyio
 
@@ -61,7 +61,7 @@ async def log(tmp_path: Path) -> EventLog:
     return log
 
 
-def packer(log: EventLog, things: Things, every: float = 60.0) -> Packer:
+def packer(log: EventLog, things: Things, every: float = PATIENCE) -> Packer:
     return Packer(log, RUN, state=lambda: things.state, sources=things.sources, tell=things.tell, every=every)
 
 
@@ -70,8 +70,8 @@ def sent(uplink: MemoryUplink) -> dict[str, bytes]:
 
 
 @asynccontextmanager
-async def packing(log: EventLog, things: Things, uplink: MemoryUplink, every: float = 60.0) -> AsyncIterator[None]:
-    async with asyncio.timeout(60), packer(log, things, every).beside(uplink):
+async def packing(log: EventLog, things: Things, uplink: MemoryUplink, every: float = PATIENCE) -> AsyncIterator[None]:
+    async with asyncio.timeout(PATIENCE), packer(log, things, every).beside(uplink):
         yield
 
 
@@ -87,7 +87,8 @@ async def test_what_is_there_goes_at_once_and_what_changed_after_each_iteration(
     assert {name: parcel.seq for (_, name), parcel in uplink.parcels.items()} == {"tree": 7, "notes": 1}
 
 
-async def test_many_reasons_are_one(log: EventLog, things: Things) -> None:
+async def test_many_reasons_are_one(log: EventLog, things: Things, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parcels, "COMPANY", 1.0)  # longer than it takes to write all of them
     uplink = MemoryUplink()
     async with packing(log, things, uplink):
         await until(lambda: len(sent(uplink)) == 2)

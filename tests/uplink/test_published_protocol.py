@@ -17,7 +17,7 @@ from untildone.uplink.outbox import Outbox
 from untildone.uplink.owed import Account, Accounts
 from untildone.uplink.published_protocol import SandboxUplink
 from uplink.test_client import Canned
-from uplink.uplink_kit import RUN, RealServer, begun, control, trace, until
+from uplink.uplink_kit import PATIENCE, RUN, RealServer, begun, control, trace, until
 
 pytestmark = pytest.mark.anyio
 
@@ -83,12 +83,12 @@ async def test_messages_are_polled_once_each_and_numbered_as_the_log_goes_on(
     await ours.send(RUN, records(1))
     published.say("first")
     published.say("second", "guardian_nudge")
-    found = await ours.orders(RUN, after=7, wait=30)
+    found = await ours.orders(RUN, after=7, wait=PATIENCE)
     assert [(one.number, one.data["content"], one.data["message_type"]) for one in found] == [
         (8, "first", "user_message"), (9, "second", "guardian_nudge"),
     ]  # fmt: skip
-    assert [one.number for one in await ours.orders(RUN, after=8, wait=30)] == [9], "until it is written down"
-    assert await ours.orders(RUN, after=9, wait=30) == []
+    assert [one.number for one in await ours.orders(RUN, after=8, wait=PATIENCE)] == [9], "until it is written down"
+    assert await ours.orders(RUN, after=9, wait=PATIENCE) == []
     await ours.close()
 
 
@@ -180,7 +180,7 @@ async def test_the_outbox_goes_on_after_a_restart_and_cuts_what_is_too_large(
     lease = await log.acquire(RUN, name=RUN, folder="/")
     await log.append(RUN, [control(2), trace("x" * 50_000), control(4)], lease=lease)
     await asyncio.to_thread(published.start)
-    left = await outbox.settle(30.0)
+    left = await outbox.settle(PATIENCE)
     assert left.events == 0
     told = [event["event_data"] for event in published.events]
     assert [data.get("changes", {}).get("max_runs") for data in told] == [1, 2, None, 4]

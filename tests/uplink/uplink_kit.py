@@ -2,20 +2,21 @@
 
 import asyncio
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Self
 
 from archives import new_archive
+from patience import PATIENCE, eventually, soon
+from ports import own_port
 from untildone.core.events import ContinuousWarning, Event, LimitsChanged, Record
 from untildone.core.outcome import Order as AgentOrder
 from untildone.core.outcome import Outcome
@@ -25,9 +26,6 @@ from untildone.errors import UplinkDown, UplinkRefused
 from untildone.ports import EventLog, Parcel, Tell
 
 RUN = "run-1"
-PATIENCE = 60.0
-"""A ceiling; only a failure reaches it."""
-_UP_WITHIN = 120.0
 
 
 @dataclass
@@ -115,11 +113,9 @@ def control(value: int) -> Event:
     return LimitsChanged(by="me", changes={"max_runs": value})
 
 
-async def until(condition: Callable[[], bool], patience: float = PATIENCE) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that others bring about."""
-    async with asyncio.timeout(patience):
-        while not condition():
-            await asyncio.sleep(0.01)
+    await soon(condition)
 
 
 async def begun(log: EventLog, run_id: str = RUN, folder: str = "/") -> None:
@@ -164,19 +160,12 @@ class ActingAgent:
 # --- the real server ---------------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 @dataclass
 class RealServer:
     """`untildone serve` as a process of its own, which can be killed and started again."""
 
     home: Path
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=own_port)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -201,15 +190,12 @@ class RealServer:
             env=os.environ | {"HOME": str(self.home), "XDG_STATE_HOME": str(self.home / "state")},
             stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL,
         )  # fmt: skip
-        deadline = time.monotonic() + _UP_WITHIN
-        while not self._answers():
-            assert time.monotonic() < deadline, "the server did not come up"
-            time.sleep(0.05)
+        eventually(self._answers, "the start of the server")
 
     def _answers(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, "the server ended"
-        with suppress(OSError), urllib.request.urlopen(f"{self.url}/healthz", timeout=2) as answer:
+        with suppress(OSError), urllib.request.urlopen(f"{self.url}/healthz", timeout=PATIENCE) as answer:
             return bool(answer.status == 200)
         return False
 
@@ -220,7 +206,7 @@ class RealServer:
 
     def rows(self, run_id: str) -> list[tuple[int, str, str]]:
         """(seq, type, payload) of what it keeps, as it is on the disk."""
-        with sqlite3.connect(self.database) as db:
+        with closing(sqlite3.connect(self.database, timeout=PATIENCE)) as db:
             table = "SELECT seq, type, data FROM events WHERE run_id = ? ORDER BY seq"
             return list(db.execute(table, (run_id,)))
 
