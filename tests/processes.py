@@ -1,10 +1,9 @@
 """Processes by their numbers, as /proc knows them."""
 
-import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
-PATIENCE = 60.0
-"""A process that was told to end may take this long on a busy machine."""
+from patience import soon
 
 
 def state_of(pid: int) -> str:
@@ -22,19 +21,24 @@ def is_alive(pid: int) -> bool:
 
 def living_of(run_id: str) -> list[int]:
     """Living processes that carry the mark of this run."""
-    found = []
+    marked = (pid for pid, environ in _all("environ") if f"UNTILDONE_RUN={run_id}".encode() in environ.split(b"\0"))
+    return [pid for pid in marked if is_alive(pid)]
+
+
+def commands_of_all() -> list[str]:
+    """The command lines of all processes, as one would type them."""
+    return [command.replace(b"\0", b" ").decode(errors="replace") for _, command in _all("cmdline")]
+
+
+def _all(name: str) -> Iterator[tuple[int, bytes]]:
+    """A file of each process. Some end while they are looked at."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            environ = (entry / "environ").read_bytes()
+            yield int(entry.name), (entry / name).read_bytes()
         except OSError:
             continue
-        if f"UNTILDONE_RUN={run_id}".encode() in environ.split(b"\0") and is_alive(int(entry.name)):
-            found.append(int(entry.name))
-    return found
 
 
 async def until_dead(pid: int) -> None:
     """Wait for its end."""
-    async with asyncio.timeout(PATIENCE):
-        while is_alive(pid):
-            await asyncio.sleep(0.01)
+    await soon(lambda: not is_alive(pid), f"the end of process {pid}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from core.run_kit import with_contract
+from patience import PATIENCE
 from repositories import new_repository
 from untildone import wiring
 from untildone.agents.scripted import Act, ScriptedAgent, Step
@@ -20,6 +21,7 @@ from untildone.core.events import Event, Record
 from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import Policy, RunSpec
 from untildone.core.state import LoopState
+from untildone.ports import Tell
 
 Steps = Iterable[Outcome | Act | Step]
 FILES = {"a.txt": "a\n"}
@@ -50,6 +52,19 @@ class FastClock:
     def skip(self, seconds: float) -> None:
         """It is that much later now."""
         self._epoch += seconds
+
+
+class Held(ScriptedAgent):
+    """Ends no iteration before a gate is open."""
+
+    def __init__(self, steps: Steps, gate: asyncio.Event, answers: Steps = ()) -> None:
+        super().__init__(steps, answers)
+        self._gate = gate
+
+    async def iterate(self, order: Order, tell: Tell) -> Outcome:
+        outcome = await super().iterate(order, tell)
+        await self._gate.wait()
+        return outcome
 
 
 @dataclass
@@ -88,9 +103,14 @@ class Rig:
         )
 
     async def run(
-        self, steps: Steps, policy: Policy | None = None, answers: Steps = (), **spec: Any
+        self,
+        steps: Steps,
+        policy: Policy | None = None,
+        answers: Steps = (),
+        gate: asyncio.Event | None = None,
+        **spec: Any,
     ) -> tuple[LoopState, ScriptedAgent]:
-        agent = ScriptedAgent(steps, answers)
+        agent = ScriptedAgent(steps, answers) if gate is None else Held(steps, gate, answers)
         state = await wiring.start_run(
             self.spec(**spec), policy or Policy(max_runs=10), self.around(agent), run_id=self.run_id
         )
@@ -107,7 +127,7 @@ class Rig:
         return [record.event for record in self.records if isinstance(record.event, kind)]
 
     async def until(self, kind: type[Event], count: int = 1) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while len(self.seen(kind)) < count:
                 await asyncio.sleep(0.005)
 

@@ -11,6 +11,7 @@ import pytest
 
 from engine.rig import Rig, Steps, claim, idle
 from notify.ear import listening
+from patience import PATIENCE, run_out, soon
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
@@ -58,7 +59,7 @@ def rig(tmp_path: Path) -> Rig:
 
 async def run(rig: Rig, steps: Steps, to: Sequence[Notifier], policy: Policy | None = None, **spec: Any) -> LoopState:
     around = replace(rig.around(ScriptedAgent(steps)), notifiers=to)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         return await wiring.start_run(rig.spec(**spec), policy or Policy(max_runs=9), around, run_id=rig.run_id)
 
 
@@ -85,7 +86,7 @@ async def test_a_webhook_hears_the_whole_story(rig: Rig) -> None:
         )
         await rig.until(ev.ContinuousWaiting)
         await rig.say(ev.StopRequested(by="u"))
-        state, _ = await asyncio.wait_for(going, 60)
+        state, _ = await asyncio.wait_for(going, PATIENCE)
     assert state.stop_reason == "stop_requested"
     assert [heard["kind"] for heard in ear.heard] == ["budget", "waiting", "stopped"]
     assert ear.heard[1]["facts"]["until"] == pytest.approx(reset, abs=60)
@@ -113,9 +114,14 @@ async def test_trouble_is_told_once_for_each_channel(rig: Rig) -> None:
 
 
 async def test_a_silent_channel_is_left_behind_at_the_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announce, "LAST_WORDS", 0.2)
+    monkeypatch.setattr(announce, "LAST_WORDS", 5000.0)
+    monkeypatch.setattr(announce, "SEND_PATIENCE", 50_000.0)
     endless, fine = Endless(), Quiet()
-    state = await run(rig, DONE, [endless, fine])
+    around = replace(rig.around(ScriptedAgent(DONE)), notifiers=[endless, fine])
+    going = asyncio.create_task(wiring.start_run(rig.spec(), Policy(max_runs=9), around, run_id=rig.run_id))
+    await soon(lambda: fine.notes, "the note")
+    await run_out(5000.0)
+    state = await going
     assert state.stop_reason == "completion_signal"
     assert len(fine.notes) == 1
     assert warnings(rig, "was not told") == ["nowhere was not told: it did not answer in time"]
@@ -130,7 +136,7 @@ async def test_who_pressed_ctrl_c_does_not_wait_long(rig: Rig, monkeypatch: pyte
     began = time.monotonic()
     state = await going
     assert state.stop_reason == "shutdown_signal"
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < PATIENCE
 
 
 async def test_a_silent_channel_delays_no_iteration(rig: Rig) -> None:
@@ -138,7 +144,7 @@ async def test_a_silent_channel_delays_no_iteration(rig: Rig) -> None:
     going = asyncio.create_task(
         run(
             rig,
-            [replace(idle(), cost_usd=0.85), Step(outcome=idle("b"), delay=30)],
+            [replace(idle(), cost_usd=0.85), Step(outcome=idle("b"), delay=300)],
             [endless],
             Policy(max_cost_usd=1.0),
         )

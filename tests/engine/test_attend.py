@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from engine.rig import FastClock, Rig, Steps, claim, idle
+from engine.rig import FastClock, Held, Rig, Steps, claim, idle
+from patience import PATIENCE, soon
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
 from untildone.core.figures import size
-from untildone.core.outcome import Order, Outcome, Usage
+from untildone.core.outcome import Outcome, Usage
 from untildone.core.policy import Policy
 from untildone.core.state import LoopState
 from untildone.core.trace import AgentReply, AgentSession
 from untildone.engine.attend import disk_detail, scarce
-from untildone.ports import MachineFacts, Tell
+from untildone.ports import MachineFacts
 
 pytestmark = pytest.mark.anyio
 
@@ -42,19 +43,6 @@ class Box:
         return [("the store of all runs", 30 * MIB), ("caches", 0)]
 
 
-class Held(ScriptedAgent):
-    """Ends no iteration before a gate is open."""
-
-    def __init__(self, steps: Steps, gate: asyncio.Event) -> None:
-        super().__init__(steps)
-        self._gate = gate
-
-    async def iterate(self, order: Order, tell: Tell) -> Outcome:
-        outcome = await super().iterate(order, tell)
-        await self._gate.wait()
-        return outcome
-
-
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path, clock=FastClock(100))
@@ -65,7 +53,7 @@ async def run(
 ) -> tuple[LoopState, ScriptedAgent]:
     agent = ScriptedAgent(steps) if gate is None else Held(steps, gate)
     around = replace(rig.around(agent), machine=box)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         return await wiring.start_run(rig.spec(**spec), policy, around, run_id=rig.run_id), agent
 
 
@@ -77,9 +65,7 @@ async def test_a_low_disk_is_waited_out_before_anything_is_started(rig: Rig) -> 
     assert rig.seen(ev.IterationStarted) == []
     box.disk = 105 * MIB
     looks = box.looks
-    async with asyncio.timeout(60):
-        while box.looks < looks + 3:
-            await asyncio.sleep(0.005)
+    await soon(lambda: box.looks >= looks + 3, "another look")
     assert len(rig.seen(ev.ResourcesSeen)) == 1, "a little more than the reserve is not yet room"
     box.disk = 111 * MIB
     state, _ = await going
@@ -109,7 +95,7 @@ async def test_a_running_iteration_ends_well_on_a_low_disk(rig: Rig) -> None:
 
 async def test_a_nearly_full_disk_interrupts_and_the_same_session_goes_on(rig: Rig) -> None:
     box = Box()
-    long = Step(outcome=claim(), events=(AgentSession(iteration_num=1, session_id="s1"),), delay=30)
+    long = Step(outcome=claim(), events=(AgentSession(iteration_num=1, session_id="s1"),), delay=300)
     going = asyncio.create_task(run(rig, box, [long, claim()], checks=("true",)))
     await rig.until(AgentSession)
     box.disk = 50 * MIB
@@ -142,11 +128,13 @@ async def test_the_machine_is_not_asked_at_every_turn(rig: Rig) -> None:
 
 
 async def test_short_memory_is_told_once_and_stops_nothing(rig: Rig) -> None:
-    box = Box(memory_free=10 * MIB, memory_total=1000 * MIB)
-    await run(rig, box, [Step(outcome=claim(), delay=0.3), claim()])
+    box, gate = Box(memory_free=10 * MIB, memory_total=1000 * MIB), asyncio.Event()
+    going = asyncio.create_task(run(rig, box, [claim(), claim()], gate=gate))
+    await soon(lambda: box.looks > 2, "a third look")
+    gate.set()
+    await going
     warnings = [warning.message for warning in rig.seen(ev.ContinuousWarning) if "memory" in warning.message]
     assert warnings == ["memory runs short: 10 MiB of 1,000 MiB left"]
-    assert box.looks > 2
 
 
 @pytest.mark.parametrize(

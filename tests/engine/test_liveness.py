@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.rig import FastClock, Rig, claim, idle
+from patience import PATIENCE
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
 from untildone.core.liveness import Pulse
@@ -31,12 +32,12 @@ async def test_a_dead_agent_is_ended_counted_and_the_next_one_is_told(rig: Rig) 
                 half.write_text("half\n")
             return await super().iterate(order, tell)
 
-    agent = Dies([Step(outcome=idle(), delay=60, alive=False), claim()])
+    agent = Dies([Step(outcome=idle(), delay=300, alive=False), claim()])
     from untildone import wiring
 
     policy = Policy(max_runs=5, idle_timeout=10)
     state = await asyncio.wait_for(
-        wiring.start_run(rig.spec(checks=("true",)), policy, rig.around(agent), run_id=rig.run_id), 20
+        wiring.start_run(rig.spec(checks=("true",)), policy, rig.around(agent), run_id=rig.run_id), PATIENCE
     )
     assert (state.stop_reason, state.attempts, state.successes) == ("validation_passed", 2, 1)
     (failed,) = rig.seen(ev.IterationFailed)
@@ -56,8 +57,8 @@ async def test_a_living_agent_may_take_as_long_as_it_wants(rig: Rig) -> None:
 
 
 async def test_hangs_in_a_row_stop_the_run(rig: Rig) -> None:
-    dead = [Step(outcome=idle(), delay=60, alive=False) for _ in range(3)]
-    state, agent = await asyncio.wait_for(rig.run(dead, Policy(max_runs=9, idle_timeout=4)), 60)
+    dead = [Step(outcome=idle(), delay=300, alive=False) for _ in range(3)]
+    state, agent = await asyncio.wait_for(rig.run(dead, Policy(max_runs=9, idle_timeout=4)), PATIENCE)
     assert (state.stop_reason, state.attempts, agent.discarded) == ("consecutive_errors", 3, 3)
 
 
@@ -82,11 +83,11 @@ async def test_a_loop_that_slept_does_not_take_its_own_sleep_for_silence(rig: Ri
 
 async def test_a_human_comes_before_the_watchdog(rig: Rig) -> None:
     session = AgentSession(iteration_num=1, session_id="s")
-    dead = Step(outcome=claim(), delay=60, alive=False, events=(session,))
-    run = asyncio.create_task(rig.run([dead], Policy(max_runs=1, idle_timeout=30)))
+    dead = Step(outcome=claim(), delay=300, alive=False, events=(session,))
+    run = asyncio.create_task(rig.run([dead], Policy(max_runs=1, idle_timeout=3000)))
     await rig.until(AgentSession)
     await rig.say(ev.StopRequested(by="u"))
-    state, agent = await asyncio.wait_for(run, 60)
+    state, agent = await asyncio.wait_for(run, PATIENCE)
     assert (state.stop_reason, agent.discarded) == ("stop_requested", 0)
     assert [failed.error_type for failed in rig.seen(ev.IterationFailed)] == ["stopped"]
 

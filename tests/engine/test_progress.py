@@ -1,11 +1,12 @@
 """Looks without a claim on real git, and what is a return to an earlier tree."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from bell import bell
 from engine.rig import Rig, claim, idle, writes
 from untildone.agents.scripted import Act
 from untildone.core import events as ev
@@ -25,6 +26,13 @@ def rig(tmp_path: Path) -> Rig:
     made.git("add", "-A")
     made.git("commit", "-qm", "nine")
     return made
+
+
+@pytest.fixture
+def hour(rig: Rig) -> Iterator[str]:
+    """A command that takes an hour: an iteration beside it costs nothing, however long this machine needs for it."""
+    with bell(lambda _: str(rig.clock.skip(3600))) as passing:
+        yield f"{passing.ring()} >/dev/null"
 
 
 def slowly(rig: Rig, act: Act) -> Act:
@@ -61,14 +69,14 @@ async def test_cheap_checks_are_looked_at_after_each_iteration_and_the_curve_is_
     assert [look.commit for look in rig.seen(ev.IterationValidation)][-1] == rig.git("rev-parse", "HEAD").strip()
 
 
-async def test_dear_checks_are_looked_at_after_every_third_iteration(rig: Rig) -> None:
+async def test_dear_checks_are_looked_at_after_every_third_iteration(rig: Rig, hour: str) -> None:
     steps = [leaves(rig, n) for n in (8, 7, 6, 5, 4, 3, 2)]
-    await rig.run(steps, Policy(max_runs=7), checks=(f"sleep 0.1; {CHECK}",))
+    await rig.run(steps, Policy(max_runs=7), checks=(f"{hour}; {CHECK}",))
     assert looks(rig) == [(3, False, False), (6, False, False)]
 
 
-async def test_edits_that_bring_nothing_stop_the_run(rig: Rig) -> None:
-    state, _ = await rig.run((leaves(rig, 9) for _ in itertools.count()), ENDLESS, checks=(CHECK,))
+async def test_edits_that_bring_nothing_stop_the_run(rig: Rig, hour: str) -> None:
+    state, _ = await rig.run((leaves(rig, 9) for _ in itertools.count()), ENDLESS, checks=(f"{hour}; {CHECK}",))
     assert (state.stop_reason, state.attempts) == ("circuit_open", 6)
     assert state.stop_detail == "no progress since the start: failing tests 9 9 9"
 
@@ -110,8 +118,8 @@ async def test_the_same_question_twice_stops_the_run(rig: Rig) -> None:
     assert "the same question was asked twice (Should I use SQLite or files?)" in state.stop_detail
 
 
-async def test_a_new_failure_is_run_again_and_what_then_differs_is_no_progress(rig: Rig) -> None:
-    noisy = 'echo "container $(od -An -N8 -tx1 /dev/urandom | tr -d "[:space:]0-9") says nothing"; exit 1'
+async def test_a_new_failure_is_run_again_and_what_then_differs_is_no_progress(rig: Rig, hour: str) -> None:
+    noisy = f'{hour}; echo "container $(od -An -N8 -tx1 /dev/urandom | tr -d "[:space:]0-9") says nothing"; exit 1'
     state, _ = await rig.run((leaves(rig, 9) for _ in itertools.count()), ENDLESS, checks=(noisy,))
     assert (state.stop_reason, state.attempts) == ("circuit_open", 6)
     looks = [look.checks[0] for look in rig.seen(ev.IterationValidation)]
@@ -119,9 +127,9 @@ async def test_a_new_failure_is_run_again_and_what_then_differs_is_no_progress(r
     assert all(look.noise is None for look in looks[1:])
 
 
-async def test_a_number_in_words_of_its_own_is_progress(rig: Rig) -> None:
+async def test_a_number_in_words_of_its_own_is_progress(rig: Rig, hour: str) -> None:
     steps = [leaves(rig, n) for n in (9, 9, 8, 8, 8, 7, 7, 7, 6)]
-    check = 'echo "Not in upper case: $(cat left.txt) files"; exit 1'
+    check = f'{hour}; echo "Not in upper case: $(cat left.txt) files"; exit 1'
     state, _ = await rig.run(steps, Policy(max_runs=9), checks=(check,))
     assert (state.stop_reason, state.progress.best_at) == ("max_runs_reached", 6)
     assert [look.checks[0].noise for look in rig.seen(ev.IterationValidation)] == [(), ()]

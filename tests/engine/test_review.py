@@ -166,7 +166,7 @@ async def test_a_reviewer_that_breaks_is_tried_again_and_in_the_end_counts(
 
 async def test_a_budget_cuts_a_review_without_a_hand_over(rig: Rig) -> None:
     dear = AgentReply(iteration_num=1, message_id="m", model="m", usage=Usage(1), cost_usd=5.0)
-    step = Step(outcome=APPROVE, events=(dear,), delay=5.0)
+    step = Step(outcome=APPROVE, events=(dear,), delay=300.0)
     state, worker, reviewer = await run(rig, [done(rig, "1\n")], [step], Policy(max_cost_usd=1.0), checks=("true",))
     assert (state.stop_reason, len(worker.orders), len(reviewer.orders)) == ("max_cost_reached", 1, 1)
     assert state.spend.cost_usd == pytest.approx(5.1)
@@ -175,7 +175,7 @@ async def test_a_budget_cuts_a_review_without_a_hand_over(rig: Rig) -> None:
 async def test_an_urgent_message_is_for_the_one_who_works(rig: Rig) -> None:
     said = ev.MessageReceived(by="u", content="use tabs", urgent=True)
     driving = asyncio.create_task(
-        run(rig, [done(rig, "1\n"), done(rig, "2\n")], [Step(outcome=APPROVE, delay=30.0), APPROVE], checks=("true",))
+        run(rig, [done(rig, "1\n"), done(rig, "2\n")], [Step(outcome=APPROVE, delay=300.0), APPROVE], checks=("true",))
     )
     await rig.until(ev.IterationStarted, 2)
     await rig.say(said)

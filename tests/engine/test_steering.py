@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.rig import Rig, claim, counting, idle
+from patience import PATIENCE, soon
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
@@ -25,7 +26,7 @@ from untildone.ports import Tell
 pytestmark = pytest.mark.anyio
 
 LONG = 300.0
-AT_ONCE = 60.0
+AT_ONCE = PATIENCE
 """Seconds: far from LONG, and nobody else's load makes it late."""
 
 
@@ -67,18 +68,22 @@ async def test_half_done_work_is_told_to_the_next_agent(rig: Rig) -> None:
 
 
 async def test_stop_after_the_iteration_waits_for_it(rig: Rig) -> None:
-    run = asyncio.create_task(rig.run([Step(outcome=idle(), delay=0.3), claim()]))
+    gate = asyncio.Event()
+    run = asyncio.create_task(rig.run([idle(), claim()], gate=gate))
     await rig.until(AgentStarted)
     await rig.say(ev.StopRequested(by="u", after_iteration=True))
+    gate.set()
     state, _ = await run
     assert (state.stop_reason, state.successes) == ("stop_requested", 1)
 
 
 async def test_a_pause_begins_after_the_iteration_and_its_time_does_not_count(rig: Rig) -> None:
     policy = Policy(max_runs=10, max_duration=3600)
-    run = asyncio.create_task(rig.run([Step(outcome=idle(), delay=0.3), claim(), claim()], policy))
+    gate = asyncio.Event()
+    run = asyncio.create_task(rig.run([idle(), claim(), claim()], policy, gate=gate))
     await rig.until(AgentStarted)
     await rig.say(ev.PauseRequested(by="u"))
+    gate.set()
     await rig.until(ev.ContinuousWaiting)
     assert rig.seen(ev.ContinuousWaiting)[0].cause == "paused"
     assert [done.iteration_num for done in rig.seen(ev.IterationCompleted)] == [1], "it was cut off"
@@ -97,18 +102,18 @@ async def test_a_stop_that_is_asked_for_while_an_iteration_is_prepared_begins_no
     here = rig.tmp / "preparing"
     tending = Tending(before_iteration=f"touch '{here}'; sleep 600")
     run = asyncio.create_task(rig.run([claim()], tending=tending))
-    async with asyncio.timeout(AT_ONCE):
-        while not here.exists():
-            await asyncio.sleep(0.01)
+    await soon(here.exists, "the preparation")
     await rig.say(asked)
     state, agent = await run
     assert (state.phase, state.attempts, agent.orders) == ("suspended", 0, [])
 
 
 async def test_a_message_waits_for_the_next_prompt_and_is_told_once(rig: Rig) -> None:
-    run = asyncio.create_task(rig.run([Step(outcome=idle(), delay=0.2), claim(), claim()]))
+    gate = asyncio.Event()
+    run = asyncio.create_task(rig.run([idle(), claim(), claim()], gate=gate))
     await rig.until(AgentStarted)
     await rig.say(ev.MessageReceived(by="u", content="use tabs"))
+    gate.set()
     _, agent = await run
     assert [("use tabs" in order.prompt) for order in agent.orders] == [False, True, False]
 
@@ -125,10 +130,13 @@ async def test_an_urgent_message_interrupts(rig: Rig) -> None:
 
 
 async def test_limits_change_in_flight(rig: Rig) -> None:
-    steps = (Step(outcome=counting(rig.repo / "n.txt"), delay=0.1) for _ in itertools.count())
-    run = asyncio.create_task(rig.run(steps, Policy(max_runs=1000)))
-    await rig.until(ev.IterationCompleted, 2)
+    gate = asyncio.Event()
+    run = asyncio.create_task(
+        rig.run(itertools.repeat(counting(rig.repo / "n.txt")), Policy(max_runs=1000), gate=gate)
+    )  # fmt: skip
+    await rig.until(AgentStarted)
     await rig.say(ev.LimitsChanged(by="u", changes={"max_runs": 3}))
+    gate.set()
     state, _ = await run
     assert (state.stop_reason, state.successes) == ("max_runs_reached", 3)
 
@@ -138,14 +146,14 @@ async def test_a_budget_is_enforced_inside_an_iteration(rig: Rig) -> None:
         AgentReply(iteration_num=1, message_id=f"m{n}", model="m", usage=Usage(1), cost_usd=1.6) for n in range(1)
     )
     run = rig.run([Step(outcome=claim(), events=replies, delay=LONG)], Policy(max_cost_usd=1.0))
-    state, _ = await asyncio.wait_for(run, 60)
+    state, _ = await asyncio.wait_for(run, AT_ONCE)
     assert state.stop_reason == "max_cost_reached"
     assert rig.seen(ev.IterationFailed)[0].error_type == "limit_reached"
     assert rig.seen(ev.ContinuousLimitReached)[0].limit_value == 1.0
 
 
 async def test_a_duration_is_enforced_inside_an_iteration(rig: Rig) -> None:
-    state, _ = await asyncio.wait_for(rig.run([long_step()], Policy(max_duration=0.5)), 60)
+    state, _ = await asyncio.wait_for(rig.run([long_step()], Policy(max_duration=0.5)), AT_ONCE)
     assert state.stop_reason == "max_duration_reached"
 
 
@@ -156,9 +164,13 @@ async def test_a_timeout_is_productive_only_if_the_tree_changed(rig: Rig) -> Non
                 (rig.repo / "half.txt").write_text("half")
             return await super().iterate(order, tell)
 
-    policy = Policy(max_iterations=2, iteration_timeout=0.3)
+    policy = Policy(max_iterations=2, iteration_timeout=3600)
     around = rig.around(Writes([long_step(), long_step()]))
-    state = await asyncio.wait_for(wiring.start_run(rig.spec(), policy, around, run_id=rig.run_id), AT_ONCE)
+    run = asyncio.create_task(wiring.start_run(rig.spec(), policy, around, run_id=rig.run_id))
+    for iteration in (1, 2):
+        await rig.until(AgentStarted, iteration)
+        rig.clock.skip(3600)
+    state = await asyncio.wait_for(run, AT_ONCE)
     assert (state.attempts, state.successes) == (2, 1)
     assert rig.seen(ev.IterationFailed)[0].error_type == "timeout"
 
@@ -185,8 +197,7 @@ async def test_a_message_that_arrives_while_the_last_checks_run_is_heard(rig: Ri
     check = f"touch {begun}; while ! test -e {said}; do sleep 0.02; done"
     waits = Contract(checks=commands(check), guard="off", room="tree", baseline=False)
     run = asyncio.create_task(rig.run([claim(), claim()], contract=waits))
-    while not begun.exists():
-        await asyncio.sleep(0.01)
+    await soon(begun.exists, "the check")
     await rig.say(ev.MessageReceived(content="and the docs", by="u"))
     await rig.until(ev.MessageReceived)
     said.touch()
@@ -196,10 +207,11 @@ async def test_a_message_that_arrives_while_the_last_checks_run_is_heard(rig: Ri
 
 
 async def test_a_message_that_a_limit_leaves_unheard_is_reported(rig: Rig) -> None:
-    step = Step(outcome=idle(), delay=0.5)
-    run = asyncio.create_task(rig.run([step], Policy(max_runs=1)))
+    gate = asyncio.Event()
+    run = asyncio.create_task(rig.run([idle()], Policy(max_runs=1), gate=gate))
     await rig.until(AgentStarted)
     await rig.say(ev.MessageReceived(content="and the docs", by="u"))
+    gate.set()
     state, _ = await run
     assert state.stop_reason == "max_runs_reached"
     assert any("and the docs" in line for line in closing_lines(run_view(state, rig.clock.now())))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.rig import FastClock, Rig, claim
+from engine.rig import Rig, claim
+from patience import PATIENCE
 from untildone.core import events as ev
 from untildone.core.outcome import FaultEvidence, Outcome
 from untildone.core.policy import AgentOptions, Policy
@@ -32,7 +33,7 @@ async def test_a_wait_is_ended_by_skip_wait_and_the_session_goes_on(rig: Rig) ->
     run = asyncio.create_task(rig.run([used_up(rig, 36_000), claim()], checks=("true",)))
     await rig.until(ev.ContinuousWaiting)
     await rig.say(ev.SkipWaitRequested(by="u"))
-    state, agent = await asyncio.wait_for(run, 60)
+    state, agent = await asyncio.wait_for(run, PATIENCE)
     assert (state.stop_reason, state.attempts) == ("validation_passed", 1)
     assert [order.resume_session for order in agent.orders] == [None, "s1"]
 
@@ -43,14 +44,16 @@ async def test_a_skipped_wait_is_waited_again_when_the_limit_still_holds(rig: Ri
     await rig.say(ev.SkipWaitRequested(by="u"))
     await rig.until(ev.ContinuousWaiting, 2)
     await rig.say(ev.SkipWaitRequested(by="u"))
-    state, agent = await asyncio.wait_for(run, 60)
+    state, agent = await asyncio.wait_for(run, PATIENCE)
     assert (state.attempts, len(agent.orders)) == (1, 3)
 
 
-async def test_an_hour_is_waited_out_to_the_second(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, clock=FastClock(speed=3600))
+async def test_an_hour_is_waited_out_to_the_second(rig: Rig) -> None:
     limit = used_up(rig, 3600)
-    state, agent = await asyncio.wait_for(rig.run([limit, claim()], checks=("true",)), 60)
+    run = asyncio.create_task(rig.run([limit, claim()], checks=("true",)))
+    await rig.until(ev.ContinuousWaiting)
+    rig.clock.skip(3599)
+    state, agent = await asyncio.wait_for(run, PATIENCE)
     assert (state.stop_reason, state.attempts, len(agent.orders)) == ("validation_passed", 1, 2)
     tries = [record.at for record in rig.records if isinstance(record.event, ev.IterationStarted)]
     assert limit.failure is not None
@@ -61,6 +64,8 @@ async def test_an_hour_is_waited_out_to_the_second(tmp_path: Path) -> None:
 async def test_a_fallback_works_at_once_and_the_first_choice_comes_back(rig: Rig) -> None:
     options = AgentOptions(fallback=("haiku", "agent:claude_cli"))
     steps = [used_up(rig, 36_000), used_up(rig, 36_000), Outcome(final_text="went on"), claim()]
-    state, agent = await asyncio.wait_for(rig.run(steps, Policy(max_runs=2), checks=("true",), options=options), 60)
+    state, agent = await asyncio.wait_for(
+        rig.run(steps, Policy(max_runs=2), checks=("true",), options=options), PATIENCE
+    )
     assert (state.stop_reason, state.attempts) == ("validation_passed", 2)
     assert [order.model for order in agent.orders] == [None, "haiku", "agent:claude_cli", None]

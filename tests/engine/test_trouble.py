@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.rig import Rig, claim, idle, writes
+from patience import PATIENCE, soon
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
@@ -107,7 +108,8 @@ async def test_a_folder_that_is_gone_stops_the_run_in_order(rig: Rig) -> None:
 
 
 async def test_who_is_refused_the_lease_changes_nothing(rig: Rig) -> None:
-    run = asyncio.create_task(rig.run([Step(outcome=claim(), delay=0.5), claim()], checks=("true",)))
+    gate = asyncio.Event()
+    run = asyncio.create_task(rig.run([claim(), claim()], checks=("true",), gate=gate))
     await rig.until(AgentStarted)
     other = wiring.open_log(rig.tmp / "state", rig.clock)
     around = wiring.Surroundings(
@@ -117,6 +119,7 @@ async def test_who_is_refused_the_lease_changes_nothing(rig: Rig) -> None:
     with pytest.raises(RunBusy):
         await wiring.resume_run(rig.run_id, around, asked=[weaker])
     await other.close()
+    gate.set()
     state, _ = await run
     assert (state.stop_reason, state.spec.checks) == ("validation_passed", ("true",))
     assert rig.seen(ev.SettingsChanged) == []
@@ -134,9 +137,9 @@ async def test_what_is_asked_on_the_way_in_counts_from_the_start(rig: Rig) -> No
 
 async def test_the_reserve_pays_for_a_hand_over_in_the_same_session(rig: Rig) -> None:
     dear = AgentReply(iteration_num=1, message_id="m", model="m", usage=Usage(1), cost_usd=0.97)
-    cut = Step(outcome=claim(), events=(AgentSession(iteration_num=1, session_id="s1"), dear), delay=30)
+    cut = Step(outcome=claim(), events=(AgentSession(iteration_num=1, session_id="s1"), dear), delay=300)
     notes = writes(rig.repo / "SHARED_TASK_NOTES.md", "half done", Outcome(final_text="noted", cost_usd=0.01))
-    state, agent = await asyncio.wait_for(rig.run([cut, notes], Policy(max_cost_usd=1.0)), 60)
+    state, agent = await asyncio.wait_for(rig.run([cut, notes], Policy(max_cost_usd=1.0)), PATIENCE)
     assert (state.stop_reason, state.attempts, state.successes) == ("max_cost_reached", 1, 0)
     assert [order.resume_session for order in agent.orders] == [None, "s1"]
     assert "SHARED_TASK_NOTES.md" in agent.orders[1].prompt
@@ -145,13 +148,11 @@ async def test_the_reserve_pays_for_a_hand_over_in_the_same_session(rig: Rig) ->
 
 async def test_work_cut_off_while_it_was_being_committed_is_committed_at_the_next_start(rig: Rig) -> None:
     hook = rig.repo / ".git/hooks/pre-commit"
-    hook.write_text(f"#!/bin/sh\ntouch {rig.tmp}/committing\nsleep 60\n")
+    hook.write_text(f"#!/bin/sh\ntouch {rig.tmp}/committing\nsleep 600\n")
     hook.chmod(0o755)
     work = writes(rig.repo / "b.txt", "b", claim())
     run = asyncio.create_task(rig.run([work], checks=("test -f b.txt",)))
-    async with asyncio.timeout(60):
-        while not (rig.tmp / "committing").exists():
-            await asyncio.sleep(0.01)
+    await soon((rig.tmp / "committing").exists, "the commit")
     run.cancel()
     state, _ = await run
     assert (state.phase, state.commits) == ("suspended", 0)
@@ -163,13 +164,13 @@ async def test_work_cut_off_while_it_was_being_committed_is_committed_at_the_nex
 
 
 async def test_what_somebody_else_put_into_the_tree_after_a_stop_is_not_committed_as_the_agents(rig: Rig) -> None:
-    steps = [Step(outcome=idle()), Step(outcome=idle(), delay=30)]
+    steps = [Step(outcome=idle()), Step(outcome=idle(), delay=300)]
     run = asyncio.create_task(rig.run(steps, keep_dirty=True))
     await rig.until(AgentStarted, 2)
     await rig.say(ev.StopRequested(by="u"))
     await run
     (rig.repo / "mine.txt").write_text("a human's\n")
-    run = asyncio.create_task(rig.resume([Step(outcome=idle(), delay=30)]))
+    run = asyncio.create_task(rig.resume([Step(outcome=idle(), delay=300)]))
     await rig.until(AgentStarted, 3)
     assert rig.git("status", "--porcelain") == "?? mine.txt\n"
     await rig.say(ev.StopRequested(by="u"))
@@ -177,11 +178,9 @@ async def test_what_somebody_else_put_into_the_tree_after_a_stop_is_not_committe
 
 
 async def test_leaving_in_a_hurry_does_not_take_back_that_it_is_done(rig: Rig) -> None:
-    tending = Tending(on_stop=f"touch {rig.tmp}/stopping; sleep 60")
+    tending = Tending(on_stop=f"touch {rig.tmp}/stopping; sleep 600")
     run = asyncio.create_task(rig.run([claim()], checks=("true",), tending=tending))
-    async with asyncio.timeout(60):
-        while not (rig.tmp / "stopping").exists():
-            await asyncio.sleep(0.01)
+    await soon((rig.tmp / "stopping").exists, "the end")
     run.cancel()
     state, _ = await run
     assert (state.phase, state.stop_reason) == ("completed", "validation_passed")

@@ -5,6 +5,7 @@ import itertools
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from bell import bell
 from engine.pull_kit import BRANCH, GREEN, RUNNING, pull_rig
 from engine.rig import Rig, claim, counting, idle, writes
+from patience import PATIENCE, soon
+from processes import commands_of_all
 from untildone.agents.scripted import Act
 from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract, commands
@@ -50,9 +53,7 @@ def lying(path: Path, *, claims_from: int) -> Act:
 async def no_trace_of_rooms(rig: Rig) -> None:
     assert not (rig.repo / ".git" / "worktrees").exists()
     rooms = rig.tmp / "state" / "rooms"
-    async with asyncio.timeout(60):
-        while rooms.exists() and any(rooms.iterdir()):
-            await asyncio.sleep(0.01)
+    await soon(lambda: not rooms.exists() or not any(rooms.iterdir()), "the end of the rooms")
 
 
 # --- claims ----------------------------------------------------------------------------------------------
@@ -359,24 +360,25 @@ async def test_ci_is_waited_for_and_believed_about_this_commit_only(tmp_path: Pa
 
 async def test_a_stop_calls_the_checks_off_at_once_and_leaves_nothing(rig: Rig) -> None:
     with bell() as begun:
-        check = f"test ! -f b.txt || {{ {begun.ring()}; sleep 60.{os.getpid()}; }}"
+        check = f"test ! -f b.txt || {{ {begun.ring()}; sleep 600.{os.getpid()}; }}"
         running = asyncio.create_task(rig.run([writes(rig.repo / "b.txt", "", claim())], contract=contract(check)))
-        async with asyncio.timeout(60):
-            while not begun.rung:
-                await asyncio.sleep(0.01)
+        await soon(lambda: begun.rung, "the check")
         await rig.say(ev.StopRequested(by="test"))
-        async with asyncio.timeout(60):
-            state, _ = await running
+        state, _ = await asyncio.wait_for(running, PATIENCE)
     assert (state.stop_reason, state.claim_due, rig.seen(ev.IterationValidation)) == ("stop_requested", True, [])
-    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    assert not any(f"sleep 60.{os.getpid()}".replace(" ", "\0").encode() in command for command in commands)
+    assert not any(f"sleep 600.{os.getpid()}" in command for command in commands_of_all())
     await no_trace_of_rooms(rig)
 
 
 async def test_a_slow_step_is_told_to_who_watches(rig: Rig) -> None:
-    state, _ = await rig.run([claim()], contract=contract("sleep 1.2"))
+    told = threading.Event()
+    with bell(lambda _: str(told.wait(PATIENCE))) as slow:
+        running = asyncio.create_task(rig.run([claim()], contract=contract(slow.ring())))
+        said = f"running check {slow.ring()} in a fresh checkout"
+        await soon(lambda: said in {event.said for event in rig.seen(ev.WitnessAtWork)}, "a word about it")
+        told.set()
+        state, _ = await running
     assert state.verified
-    assert {event.said for event in rig.seen(ev.WitnessAtWork)} >= {"running check sleep 1.2 in a fresh checkout"}
 
 
 async def test_a_quick_one_is_not() -> None:
@@ -390,9 +392,7 @@ async def test_a_quick_one_is_not() -> None:
         quickly("quick")
     with narrating(Listener(), noticeable=0.0) as slowly:
         slowly("slow")
-        async with asyncio.timeout(60):
-            while not told:
-                await asyncio.sleep(0.01)
+        await soon(lambda: told, "a word about it")
     assert told == ["slow"]
 
 
