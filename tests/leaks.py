@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-ENDING_SECONDS = 20.0
-"""A process that was told to end may take this long on a busy machine."""
+from patience import PATIENCE
+
 STARTS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty")
 SUPERVISE = Path(__file__).parent / "supervise.py"
 
@@ -78,7 +78,7 @@ class Leaks:
         if not self._has_started:
             return []
         self._has_started = False
-        deadline = time.monotonic() + ENDING_SECONDS
+        deadline = time.monotonic() + PATIENCE
         while (new := {child: said for child, said in children().items() if child not in self._known}) and (
             time.monotonic() < deadline
         ):

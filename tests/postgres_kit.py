@@ -9,7 +9,6 @@ import os
 import pwd
 import shlex
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -17,7 +16,9 @@ from typing import Any
 
 import pytest
 
-_PATIENCE = 120
+from patience import PATIENCE
+from ports import own_port
+
 _SHARED = "TEST_POSTGRES"
 """The folder of the server that all workers share."""
 _QUICK = ("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off")
@@ -35,7 +36,14 @@ class Postgres:
         """A database of this worker's own, which is thrown away with the server."""
         own = f"{name}_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
         at = ("-h", "127.0.0.1", "-p", str(self.port), "-U", "keeper")
-        subprocess.run([_program("createdb"), *at, own], check=True, capture_output=True, timeout=_PATIENCE, cwd="/")
+        # The usual template cannot be copied while anybody is connected to it, the server's own vacuum included.
+        subprocess.run(
+            [_program("createdb"), *at, "-T", "template0", own],
+            check=True,
+            capture_output=True,
+            timeout=PATIENCE,
+            cwd="/",
+        )
         return f"{self.url}/{own}"
 
 
@@ -43,7 +51,7 @@ class PostgresServer(Postgres):
     """Can be stopped, killed and started again on the same files and the same port."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(_free_port())
+        super().__init__(own_port())
         self._folder = folder
         self._data = folder / "data"
         # PostgreSQL does not work for root.
@@ -66,7 +74,7 @@ class PostgresServer(Postgres):
         self._control("stop", "-m", how)
 
     def _control(self, *arguments: str) -> None:
-        self._run("pg_ctl", "-w", "-t", str(_PATIENCE), "-D", str(self._data), *arguments)
+        self._run("pg_ctl", "-w", "-t", str(int(PATIENCE)), "-D", str(self._data), *arguments)
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
@@ -77,7 +85,7 @@ class PostgresServer(Postgres):
             cwd=self._folder,
             env=self._environment(),
             check=False,
-            timeout=2 * _PATIENCE,
+            timeout=2 * PATIENCE,
             **self._as,
         )
         assert done.returncode == 0, done.stderr.decode() + self._log()
@@ -136,10 +144,3 @@ def _someone() -> pwd.struct_passwd:
         except KeyError:
             continue
     raise AssertionError("these tests need a user who is not root")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
 from untildone import (
     CheckSpec,
     Contract,
@@ -139,7 +140,7 @@ def test_two_stores_do_not_work_in_one_folder(repo: Path, tmp_path: Path) -> Non
                 other = elsewhere.submit(
                     run, "y", Policy(max_runs=1), cwd=repo, store=tmp_path / "t", agent=ScriptedAgent([_claim()])
                 )
-                second.append(str(other.exception(timeout=30)))
+                second.append(str(other.exception(timeout=PATIENCE)))
 
     result = run(
         "x", Policy(max_runs=1), cwd=repo, checks=["true"], store=tmp_path / "s", agent=ScriptedAgent([_claim()]),

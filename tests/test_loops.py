@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from patience import PATIENCE
 from untildone import loops, wiring
 from untildone.core.events import IterationCompleted, NotesFolded, Record
 from untildone.core.trace import AgentToolUse
@@ -374,7 +375,7 @@ async def test_many_who_look_at_once_fold_everything_once(log: EventLog, store: 
         await asyncio.create_subprocess_exec(sys.executable, str(KIT), str(store), stdout=-1, stderr=-1)
         for _ in range(4)
     ]
-    said = [await asyncio.wait_for(process.communicate(), 60) for process in looking]
+    said = [await asyncio.wait_for(process.communicate(), PATIENCE) for process in looking]
     assert [process.returncode for process in looking] == [0] * 4, said
     assert sum(int(out) for out, _ in said) == 11
     assert await turns(log) == [1, 2, 3, 4, 5]

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from patience import PATIENCE
 from untildone import wiring
 from untildone.errors import ForgeError
 from untildone.forge import http
@@ -130,9 +131,9 @@ async def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_no_answer_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "PATIENCE", 0.3)
+    monkeypatch.setattr(http, "PATIENCE", 1.0)
     done = threading.Event()
-    with serving(lambda _: (done.wait(5), None)[1]) as url:
+    with serving(lambda _: (done.wait(PATIENCE), None)[1]) as url:
         error = await trouble(client(url))
         done.set()
     assert not error.lasting

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from patience import PATIENCE
 from untildone.core.notice import Note
 
 NOTE = Note(
@@ -54,7 +55,7 @@ def listening(**how: Any) -> Iterator[Ear]:
             if text:
                 ear.heard.append(json.loads(text))
             if ear.silent:
-                ear.let_go.wait(30)
+                ear.let_go.wait(PATIENCE)
                 return
             self.send_response(ear.answers.pop(0) if ear.answers else 204)
             if ear.location:
@@ -78,4 +79,4 @@ def listening(**how: Any) -> Iterator[Ear]:
         ear.let_go.set()
         server.shutdown()
         server.server_close()
-        serving.join(60)
+        serving.join(PATIENCE)

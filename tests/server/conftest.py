@@ -52,7 +52,7 @@ async def _make_tables(url: str) -> None:
 async def _empty(url: str) -> None:
     connection = await asyncpg.connect(url, timeout=240)
     try:
-        await connection.execute("SET lock_timeout = '20s'")
+        await connection.execute("SET lock_timeout = '120s'")
         await connection.execute(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY")
         await connection.execute(f"UPDATE alembic_version SET version_num = '{HEAD}'")
     finally:

@@ -5,7 +5,6 @@ import json
 import re
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from archives import new_archive
+from patience import PATIENCE, eventually
 from untildone.engine.clock import SystemClock
 from untildone.server.access import Door
 from untildone.server.archive.opening import open_archive
@@ -24,8 +24,6 @@ from untildone.server.keys import hash_of, new_token, token_key
 from untildone.server.projecting import Projector
 from untildone.server.running import new_loop, serve_forever
 from untildone.server.steering import Steering
-
-PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -144,27 +142,26 @@ def drained(line: socket.socket) -> bytes:
 def trickled(line: socket.socket, byte: bytes) -> bytes:
     """Send a byte now and then until the line is cut: what was heard till then."""
     line.settimeout(0.1)
-    heard = b""
-    for _ in range(200):
+    heard = bytearray()
+
+    def is_cut() -> bool:
         try:
             line.sendall(byte)
             piece = line.recv(65536)
         except TimeoutError:
-            continue
+            return False
         except (BrokenPipeError, ConnectionResetError):
-            return heard
-        if not piece:
-            return heard
-        heard += piece
-    raise AssertionError("nobody minds")
+            return True
+        heard.extend(piece)
+        return not piece
+
+    eventually(is_cut, "the end of the line")
+    return bytes(heard)
 
 
-def until(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
+def until(holds: Callable[[], bool]) -> None:
     """Wait for something that nobody announces."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(holds)
 
 
 async def _make_link(door: Door) -> str:

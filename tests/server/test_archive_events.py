@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from costs import takes_at_most
+from patience import PATIENCE
 from server.events_kit import BOX, many, start, told
 from untildone.core.wire import Receipt
 from untildone.errors import SenderRefused, ServeError
@@ -242,7 +243,7 @@ async def test_lanes_work_side_by_side_and_a_run_keeps_to_its_own() -> None:
     lanes = Lanes([flush_of(0), flush_of(1)])
     for _ in range(3):
         offers = [Offer(sender=BOX, run_id=f"run{n}", events=[], now=1.0) for n in range(20)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(lanes.keep(offer) for offer in offers))
     await lanes.close()
     assert not runs[0] & runs[1]

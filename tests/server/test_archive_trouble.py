@@ -9,6 +9,7 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped] # it ships no types
 import pytest
 
+from patience import PATIENCE, soon
 from postgres_kit import Postgres, PostgresServer
 from server.events_kit import BOX, many
 from untildone.errors import DatabaseStarting, ServeError
@@ -45,7 +46,7 @@ async def test_what_was_acknowledged_survives_a_kill(archive_url: str) -> None:
     )
     assert sender.stdout is not None
     acknowledged = 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while acknowledged < 3000:
             acknowledged = int(await sender.stdout.readline())
         sender.kill()
@@ -98,7 +99,7 @@ async def test_a_database_that_starts_later_is_waited_for_with_one_line_and_a_ce
     told: list[str] = []
     settings = ServerSettings(port=0, database=f"{unstarted.url}/postgres", local=False)
     with pytest.raises(DatabaseStarting, match="does not answer"):
-        async with open_server(settings, tmp_path, patience=0.3, waiting=told.append):
+        async with open_server(settings, tmp_path, patience=1.0, waiting=told.append):
             pass
     assert len(told) == 1
     assert "waiting for it" in told.pop()
@@ -114,7 +115,7 @@ async def test_a_database_that_starts_later_is_waited_for_with_one_line_and_a_ce
     begun = asyncio.Event()
     starting = asyncio.create_task(start())
     try:
-        async with open_server(settings, tmp_path, patience=120.0, waiting=wait) as server:
+        async with open_server(settings, tmp_path, patience=PATIENCE, waiting=wait) as server:
             assert await server.context.archive.runs.entry("none") is None
         assert len(told) == 1
     finally:
@@ -132,21 +133,23 @@ async def test_a_database_that_says_that_it_is_starting_up_is_one_that_starts() 
 
 async def test_a_database_that_crashes_and_comes_back_loses_nothing(mortal: PostgresServer, opened: Archive) -> None:
     acknowledged = 0
-    down = asyncio.Event()
+    down, back = asyncio.Event(), asyncio.Event()
     said: set[str] = set()
 
     async def send() -> None:
         nonlocal acknowledged
-        while acknowledged < 5000:
+        # As long as the database has not been away and come back, and for one batch more.
+        while not back.is_set():
             try:
                 batch = many(acknowledged + 1, acknowledged + 100)
                 acknowledged = (await opened.events.receive(BOX, "run", batch, now=1.0)).last_seq
+                await asyncio.sleep(0.005)
             except ServeError as trouble:
                 said.add(str(trouble).partition(":")[0])
                 down.set()
                 await asyncio.sleep(0.05)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         sending = asyncio.create_task(send())
         while acknowledged < 500:
             await asyncio.sleep(0.01)
@@ -156,10 +159,13 @@ async def test_a_database_that_crashes_and_comes_back_loses_nothing(mortal: Post
             await opened.runs.entries(RunFilter())
         with pytest.raises(ServeError, match="does not answer"):
             await opened.orders.give("run", "stop", {}, by="me", now=1.0)
+        before = acknowledged
         await asyncio.to_thread(mortal.start)
+        await soon(lambda: acknowledged > before, "an event after the crash")
+        back.set()
         await sending
     assert said == {"the database does not answer"}
-    assert await opened.events.read("run", EventFilter(after=0, limit=5000)) == many(1, 5000)
+    assert await opened.events.read("run", EventFilter(after=0, limit=100_000)) == many(1, acknowledged)
 
 
 class Cable:
@@ -208,20 +214,20 @@ class Cable:
 async def test_a_database_that_falls_silent_holds_nobody_up(
     postgres: Postgres, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("untildone.server.archive.postgres.CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr("untildone.server.archive.postgres.COMMAND_SECONDS", 0.5)
+    monkeypatch.setattr("untildone.server.archive.postgres.CONNECT_SECONDS", 2.0)
+    monkeypatch.setattr("untildone.server.archive.postgres.COMMAND_SECONDS", 2.0)
     cable = Cable(postgres.port)
     url = postgres_url.replace(f":{postgres.port}/", f":{await cable.open()}/")
     archive = await open_archive(url)
     await archive.events.receive(BOX, "run", many(1, 3), now=1.0)
     cable.cut()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         tries = [archive.events.receive(BOX, "run", many(4, 6), now=1.0) for _ in range(3)]
         looks = [archive.runs.entries(RunFilter()) for _ in range(3)]
         answers = await asyncio.gather(*tries, *looks, return_exceptions=True)
     assert {type(answer) for answer in answers} == {ServeError}
     cable.mend()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 await archive.events.receive(BOX, "run", many(4, 6), now=1.0)
@@ -238,11 +244,11 @@ async def test_servers_on_one_database_hear_each_other_and_not_themselves(postgr
     for number in range(50):
         await one.announce(f"e:run:{number}")
     await two.announce("c:run é")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert [await two.heard() for _ in range(50)] == [f"e:run:{number}" for number in range(50)]
         assert await one.heard() == "c:run é"
     await one.announce("x" * 9000)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert await two.heard() == MISSED
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
@@ -257,7 +263,7 @@ async def test_who_was_cut_off_is_told_that_something_may_be_missing(
     await asyncio.to_thread(mortal.stop)
     await opened.announce("said into the void")
     await asyncio.to_thread(mortal.start)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert await opened.heard() == MISSED
         other = await open_archive(mortal_url)
         while (topic := await _soon(opened)) is None:

@@ -7,9 +7,10 @@ from contextlib import suppress
 
 import pytest
 
+from patience import PATIENCE
 from server.door_kit import Served, served, trickled, until
 from server.sending_kit import event
-from untildone.server import connections
+from untildone.server import connections, event_stream
 from untildone.server.connections import BoundedProtocol
 
 HOST = b"Host: 127.0.0.1\r\n"
@@ -68,14 +69,14 @@ def test_a_header_without_an_end_is_refused_before_it_fills_the_memory(server: S
 def test_a_client_that_does_not_read_is_dropped(server: Served) -> None:
     with socket.socket() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        line.settimeout(20)
+        line.settimeout(PATIENCE)
         line.connect(("127.0.0.1", server.port))
         asked = b"GET /api/openapi.json HTTP/1.1\r\n" + HOST + b"\r\n"
         line.sendall(asked * 200)
         # Reading would be taking; the system tells of a cut line without it.
         watch = select.poll()
         watch.register(line, 0)
-        assert [what & (select.POLLHUP | select.POLLERR) > 0 for _, what in watch.poll(20_000)] == [True]
+        assert [what & (select.POLLHUP | select.POLLERR) > 0 for _, what in watch.poll(PATIENCE * 1000)] == [True]
 
 
 @pytest.mark.usefixtures("hasty")
@@ -169,6 +170,9 @@ def watching(server: Served, token: str) -> socket.socket:
 
 def test_answers_that_nobody_reads_have_a_bound_together(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MOST_UNREAD", 10_000_000)
+    # None of them is found to be slow.
+    monkeypatch.setattr(connections, "STUCK_SECONDS", 2 * PATIENCE)
+    monkeypatch.setattr(event_stream, "SLOW_SECONDS", 2 * PATIENCE)
     for seq in range(1, 5):
         body = {"run_id": "unread", "events": [event(seq, event_data={"text": "z" * 3_000_000})]}
         assert server.ask("POST", "/api/v1/sandboxes/box/events", json_body=body).status == 200
@@ -182,10 +186,9 @@ def test_answers_that_nobody_reads_have_a_bound_together(server: Served, monkeyp
             line.sendall(b"GET /api/v1/runs/unread/stream?after=0 HTTP/1.1\r\n" + HOST + b"\r\n")
             watch.register(line, 0)
             crowd.append(line)
-        # Long before each of them is found to be slow.
-        until(lambda: len(watch.poll(0)) >= 2, 10)
+        until(lambda: len(watch.poll(0)) >= 2)
         # The server may be in the middle of it.
-        until(lambda: sum(BoundedProtocol.unread.values()) <= 10_000_000, 10)
+        until(lambda: sum(BoundedProtocol.unread.values()) <= 10_000_000)
         assert server.ask("GET", "/api/v1/runs/unread/events?limit=1").status == 200
     finally:
         for line in crowd:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
 from server.archive_kit import WORKER, archive_in
 from untildone.server import fanout as module
 from untildone.server.archive.opening import open_archive
@@ -14,7 +15,6 @@ from untildone.server.archive.port import Archive, StoredEvent
 from untildone.server.fanout import Fanout, Note
 
 pytestmark = pytest.mark.anyio
-PATIENCE = 60.0
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from patience import PATIENCE
 from server.door_kit import Served, served, until
 from server.sending_kit import batch, event, get, send
 from untildone.core.wire import Batch
@@ -197,14 +198,14 @@ def test_an_event_that_is_too_large_is_refused_with_a_line(server: Served) -> No
 
 def test_who_was_replaced_while_waiting_gets_no_orders(server: Served) -> None:
     send(server, "handed", range(1, 2), sandbox="old")
-    path = "/api/v1/sandboxes/old/runs/handed/orders?after=0&wait=20"
+    path = "/api/v1/sandboxes/old/runs/handed/orders?after=0&wait=50"
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(server.ask, "GET", path)
         until(lambda: server.context.fanout.followers > 0)
         server.run(server.archive.runs.take_over("handed", sandbox_id="new", tenure=0))
         server.run(server.archive.orders.give("handed", "pause", {}, by="me", now=1.0))
         server.run(_ordered(server, "handed"))
-        assert (waiting.result(20).status, json.loads(waiting.result().body)["taken"]) == (409, True)
+        assert (waiting.result(PATIENCE).status, json.loads(waiting.result().body)["taken"]) == (409, True)
     assert server.ask("GET", "/api/v1/sandboxes/old/runs/future/orders").status == 404
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
 from server.door_kit import Reply, Served, served, until
 from untildone.server import guards
 from untildone.server.archive.port import Key, Scope
@@ -87,7 +88,7 @@ def test_only_one_of_many_at_the_same_moment_gets_in(server: Served) -> None:
     for one in crowd:
         one.start()
     for one in crowd:
-        one.join(60)
+        one.join(PATIENCE)
     assert sorted(got) == [200, 403, 403, 403, 403, 403]
 
 
@@ -242,21 +243,25 @@ def test_an_open_stream_ends_when_its_key_does(server: Served, monkeypatch: pyte
 def test_whoever_waits_for_an_order_gets_none_with_a_revoked_token(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guards, "RECHECK", 0.5)
+    monkeypatch.setattr(guards, "RECHECK", 0.0)
     key, secret = server.token("worker", "waiting")
     event = {"event_type": "agent.message", "event_data": {}, "seq": 1, "at": 1.0, "kind": "trace"}
     batch = {"run_id": "r1", "events": [event]}
     _, other = server.token("worker", "waiting")
     assert server.ask("POST", "/api/v1/sandboxes/waiting/events", json_body=batch, token=other).status == 200
-    path = "/api/v1/sandboxes/waiting/runs/r1/orders?wait=1.5"
+    path = "/api/v1/sandboxes/waiting/runs/r1/orders?wait=50"
     answers: list[Reply] = []
     waits = threading.Thread(target=lambda: answers.append(server.ask("GET", path, token=secret)))
     waits.start()
     until(
         lambda: any(one.key_id == key.key_id and one.last_used_at for one in server.run(server.archive.keys.tokens()))
     )
+    until(lambda: server.context.fanout.followers > 0)
     server.run(server.archive.keys.revoke(key.key_id))
-    waits.join(60)
+    until(lambda: server.ask("GET", "/api/v1/sandboxes/waiting/runs/r1", token=secret).status == 401)
+    server.run(server.archive.orders.give("r1", "pause", {}, by="me", now=1.0))
+    server.loop.call_soon_threadsafe(server.context.fanout.ordered, "r1")
+    waits.join(PATIENCE)
     assert [answer.status for answer in answers] == [401]
 
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from core.run_kit import completed, opening, started
+from patience import PATIENCE
 from server.archive_kit import HandClock, archive_in
 from untildone.core import trace as tr
 from untildone.core.codec import encode
@@ -28,8 +29,6 @@ from untildone.store.sqlite import SqliteLog
 from untildone.uplink.owed import Account, Accounts
 
 pytestmark = pytest.mark.anyio
-
-PATIENCE = 60.0
 
 
 class Machine:

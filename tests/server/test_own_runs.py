@@ -9,8 +9,10 @@ import pytest
 
 from archives import new_archive
 from engine.rig import Rig, counting
+from patience import PATIENCE
 from untildone.agents.scripted import Step
 from untildone.core.codec import encode
+from untildone.core.events import StopRequested
 from untildone.core.outcome import Order, Outcome
 from untildone.core.policy import Policy
 from untildone.server.archive.port import EventFilter, RunEntry
@@ -19,8 +21,6 @@ from untildone.server.projecting import seen
 from untildone.serving import open_server
 
 pytestmark = pytest.mark.anyio
-
-PATIENCE = 60.0
 
 
 async def shown(context: Context, run_id: str, holds: Callable[[RunEntry], bool]) -> RunEntry:
@@ -65,15 +65,19 @@ async def test_a_run_is_seen_told_something_and_stopped(tmp_path: Path) -> None:
 async def test_a_server_that_comes_and_goes_has_each_event_once(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     settings = ServerSettings(database=new_archive(tmp_path))
-    run = asyncio.create_task(rig.run([Step(outcome=counting(rig.repo / "a.txt"), delay=0.02)] * 200))
+    steps = repeat(Step(outcome=counting(rig.repo / "a.txt"), delay=0.02))
+    run, copied = asyncio.create_task(rig.run(steps, Policy(max_runs=100_000))), 0
     for _ in range(4):
-        async with open_server(settings, tmp_path / "state", clock=rig.clock):
-            await asyncio.sleep(0.3)
+        async with open_server(settings, tmp_path / "state", clock=rig.clock) as server:
+            # More than when the last one went, and that in the middle of it.
+            more = await shown(server.context, rig.run_id, lambda entry: entry.last_seq > copied + 20)  # noqa: B023
+            copied = more.last_seq
+    await rig.say(StopRequested(by="test"))
     state, _ = await run
     async with open_server(settings, tmp_path / "state", clock=rig.clock) as server:
         entry = await shown(server.context, rig.run_id, lambda entry: entry.projection.folded_seq == state.last_seq)
         rows = await server.context.archive.runs.iterations(rig.run_id)
-        copies = await server.context.archive.events.read(rig.run_id, EventFilter(after=0, limit=10_000))
+        copies = await server.context.archive.events.read(rig.run_id, EventFilter(after=0, limit=100_000))
     ours = [(record.seq, encode(record.event).decode()) for record in await rig.log.read(rig.run_id, trace=True)]
     assert [(event.seq, event.data) for event in copies] == ours
     assert entry.projection.status == "suspended"

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import pytest
 
+from patience import PATIENCE
 from published_kit import PUBLISHED_TYPES, PublishedClient
 from server.door_kit import Served, served, until
 from server.sending_kit import get, send
@@ -38,15 +39,15 @@ def curl(server: Served, path: str, *options: str) -> tuple[int, str]:
         program,
         "-sS",
         "--max-time",
-        "10",
+        str(PATIENCE),
         "-w",
         "\n%{http_code}",
         *options,
         f"http://127.0.0.1:{server.port}{path}",
     ]
-    body, _, status = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True).stdout.rpartition(
-        "\n"
-    )
+    body, _, status = subprocess.run(
+        argv, capture_output=True, text=True, timeout=2 * PATIENCE, check=True
+    ).stdout.rpartition("\n")
     return int(status), body
 
 

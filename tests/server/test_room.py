@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from patience import PATIENCE
 from untildone.server import room
 from untildone.server.room import Room
 
@@ -26,7 +27,7 @@ async def test_one_never_has_all_of_it() -> None:
 
 
 async def test_whoever_waits_gets_what_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "WAIT_SECONDS", 20)
+    monkeypatch.setattr(room, "WAIT_SECONDS", PATIENCE)
     there = Room(10, 6)
     assert await there.take("a", 6)
     waiting = [asyncio.create_task(there.take("a", amount)) for amount in (5, 1)]
@@ -38,7 +39,7 @@ async def test_whoever_waits_gets_what_is_given_back(monkeypatch: pytest.MonkeyP
 
 
 async def test_whoever_goes_away_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "WAIT_SECONDS", 20)
+    monkeypatch.setattr(room, "WAIT_SECONDS", PATIENCE)
     there = Room(10, 10)
     assert await there.take("a", 8)
     large, small = asyncio.create_task(there.take("a", 5)), asyncio.create_task(there.take("a", 2))

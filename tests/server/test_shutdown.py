@@ -15,13 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE, eventually
+from ports import own_port
 from server.sending_kit import batch
 from untildone.errors import ServeError
 from untildone.server.context import ServerSettings
 from untildone.server.running import address
 from untildone.serving import open_server
 
-PATIENCE = 120.0
 _PROGRAM = textwrap.dedent("""
     import asyncio, signal, sys
     from pathlib import Path
@@ -42,7 +43,7 @@ _PROGRAM = textwrap.dedent("""
 
 
 @contextmanager
-def process(folder: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def process(folder: Path, port: int) -> Iterator[tuple[subprocess.Popen[str], int]]:
     argv = [sys.executable, "-c", _PROGRAM, str(folder), str(port)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:
         assert one.stdout is not None
@@ -72,17 +73,16 @@ def asked(held: ExitStack, port: int, path: str) -> HTTPConnection:
 
 def until_waiting(port: int, count: int) -> None:
     """Until so many streams and workers are waiting for something."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
+
+    def are_waiting() -> bool:
         with ExitStack() as held:
-            if f"untildone_followers {count}.0" in asked(held, port, "/metrics").getresponse().read().decode():
-                return
-        time.sleep(0.05)
-    raise AssertionError("they never came")
+            return f"untildone_followers {count}.0" in asked(held, port, "/metrics").getresponse().read().decode()
+
+    eventually(are_waiting)
 
 
 def test_streams_end_at_once_and_the_process_ends_well(tmp_path: Path) -> None:
-    with process(tmp_path) as (server, port):
+    with process(tmp_path, own_port()) as (server, port):
         post(port, "run", range(1, 3))
         with ExitStack() as held:
             streams = [asked(held, port, path) for path in (*["/api/v1/runs/run/stream"] * 10, "/api/v1/stream")]
@@ -106,7 +106,7 @@ def test_streams_end_at_once_and_the_process_ends_well(tmp_path: Path) -> None:
 
 
 def test_what_was_acknowledged_is_there_after_a_kill_and_goes_on(tmp_path: Path) -> None:
-    with process(tmp_path) as (server, port):
+    with process(tmp_path, own_port()) as (server, port):
         assert post(port, "run", range(1, 501))["last_seq"] == 500
         server.kill()
         server.wait(PATIENCE)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.run_kit import opening, records, started
+from patience import PATIENCE
 from server.archive_kit import HandClock, archive_in, receive, stored
 from untildone.server.archive.port import Sender
 from untildone.server.fanout import Fanout, Follower
@@ -66,5 +67,5 @@ async def test_it_goes_on_after_trouble(tmp_path: Path) -> None:
         archive.runs.entries = entries  # type: ignore[method-assign]
         silence = Silence(archive, fanout, clock, every=0.01)  # type: ignore[arg-type]  # nobody sleeps here
         with fanout.follow(None):
-            async with silence.running(), asyncio.timeout(60):
+            async with silence.running(), asyncio.timeout(PATIENCE):
                 await asked.wait()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
 from untildone.errors import UntildoneError, UsageError
 from untildone.server.starting import Started, Starter, StartRefused, Wish
 from untildone.wiring import open_log, system_clock
@@ -158,7 +159,7 @@ async def test_the_real_program_starts_a_real_run(tmp_path: Path) -> None:
     wish = Wish(goal="make it work", folder=str(project), limits={"max_iterations": 1}, name="shop")
     started = await starter.start(wish)
     log = open_log(store, system_clock())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while any(row.alive for row in await log.runs()):
             await asyncio.sleep(0.05)
     (row,) = await log.runs()

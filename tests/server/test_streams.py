@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ from itertools import islice
 import msgspec
 import pytest
 
+from patience import PATIENCE
 from server.archive_kit import WORKER
 from server.door_kit import Served, served, until
 from server.sending_kit import Stream, batch, event, send
@@ -89,7 +91,7 @@ def test_nothing_is_lost_or_sent_twice_while_much_happens(server: Served) -> Non
         # Each batch comes again in part: whoever sends it lost the answer.
         send(server, "busy", range(max(1, first - 5), min(first + 37, count + 1)))
     for thread in threads:
-        thread.join(120)
+        thread.join(PATIENCE)
     assert found == [list(range(1, count + 1))] * viewers
 
 
@@ -117,8 +119,9 @@ def test_line_ends_in_a_payload_do_not_break_a_frame(server: Served) -> None:
 def test_who_watches_the_list_hears_which_runs_changed(server: Served) -> None:
     stream = Stream(server, "/api/v1/stream")
     server.ask("POST", "/api/v1/sandboxes/watched/events", json_body={"event_type": "a.b", "event_data": {}})
-    frame = next(iter(stream.frames()))
-    assert (frame["event"], json.loads(frame["data"])) == ("changed", {"run_id": "published-watched"})
+    # Other runs may change as well: what was sent before is folded a moment later.
+    frame = next(one for one in stream.frames() if json.loads(one["data"]) == {"run_id": "published-watched"})
+    assert frame["event"] == "changed"
     stream.close()
 
 
@@ -134,8 +137,8 @@ def test_there_is_a_heartbeat_when_nothing_happens(server: Served, monkeypatch: 
     monkeypatch.setattr(streams, "HEARTBEAT_SECONDS", 0.1)
     send(server, "silent", range(1, 2))
     stream = Stream(server, "/api/v1/runs/silent/stream")
-    lines = list(islice(iter(stream.answer.readline, b""), 6))
-    assert lines == [b": here\n", b"\n", b": still here\n", b"\n", b": still here\n", b"\n"]
+    comments = (line for line in iter(stream.answer.readline, b"") if line.startswith(b":"))
+    assert list(islice(comments, 3)) == [b": here\n", b": still here\n", b": still here\n"]
     stream.close()
 
 
@@ -178,21 +181,27 @@ def test_one_that_lagged_gets_all_of_it_from_the_archive(server: Served, monkeyp
 def test_one_that_does_not_read_is_dropped_and_holds_nobody_up(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "SLOW_SECONDS", 0.3)
     until(lambda: followers(server) == 0)
+    before = dropped(server)
     long = {"iteration_num": 1, "text": "z" * 100_000}
     for seq in range(1, 150):
         body = {"run_id": "stuck", "events": [event(seq, event_data=long)]}
         server.ask("POST", "/api/v1/sandboxes/box/events", json_body=body)
     with socket.socket() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        line.settimeout(20)
+        line.settimeout(PATIENCE)
         line.connect(("127.0.0.1", server.port))
         line.sendall(b"GET /api/v1/runs/stuck/stream?after=0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert line.recv(100).startswith(b"HTTP/1.1 200")
-        until(lambda: followers(server) == 1)
         assert send(server, "stuck", range(150, 151)).status == 200
+        until(lambda: dropped(server) == before + 1)
         until(lambda: followers(server) == 0)
-    dropped = server.ask("GET", "/metrics").body.decode()
-    assert "untildone_streams_dropped_total 1.0" in dropped
+
+
+def dropped(server: Served) -> float:
+    told = server.ask("GET", "/metrics").body.decode()
+    found = re.search(r"^untildone_streams_dropped_total (\S+)$", told, re.MULTILINE)
+    assert found
+    return float(found[1])
 
 
 def test_a_viewer_who_leaves_breaks_off_no_read(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:

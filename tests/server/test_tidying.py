@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
 from server.archive_kit import HandClock, archive_in, receive
 from server.events_kit import told
 from untildone.core.durations import DAY
@@ -152,7 +153,7 @@ async def test_it_tidies_at_once_and_again_after_trouble(file_archive: Archive) 
     away = _AwayAtFirst(file_archive)
     await fill(file_archive, "old", 10, at=NOW - 100 * DAY)
     tidy = Tidier(away, HandClock(NOW), keep_days=90, keep_bytes=1 << 30, every=0.01)  # type: ignore[arg-type]
-    async with tidy.running(), asyncio.timeout(60):
+    async with tidy.running(), asyncio.timeout(PATIENCE):
         while len(await numbers(file_archive, "old")) > 1:
             await asyncio.sleep(0.01)
     assert away.asked >= 2

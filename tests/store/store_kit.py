@@ -5,12 +5,11 @@ from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from patience import PATIENCE
 from untildone.core.events import Event, MessageReceived
 from untildone.core.trace import AgentMessage
 from untildone.ports import EventLog, Lease
 from untildone.store.sqlite import SqliteLog
-
-TIMEOUT = 60.0
 
 OpenLog = Callable[[], EventLog]
 OpenSqlite = Callable[[], SqliteLog]
@@ -48,5 +47,5 @@ async def begin(log: EventLog, folder: Path, run_id: str = "r1") -> Lease:
 async def line_of(process: Process) -> str:
     """The next line a process says."""
     assert process.stdout is not None
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         return (await process.stdout.readline()).decode().strip()

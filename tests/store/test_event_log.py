@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from store.store_kit import TIMEOUT, OpenLog, asks, begin, says
+from patience import PATIENCE
+from store.store_kit import OpenLog, asks, begin, says
 from untildone.core.events import (
     ContinuousWarning,
     IterationCompleted,
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def next_of(records: AsyncIterator[Record]) -> Record:
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         return await anext(records)
 
 
@@ -330,7 +331,7 @@ async def test_followers_miss_and_double_nothing_while_others_write(open_log: Op
             await writer.append("r1", [says("a"), asks("b"), says("c")])
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         first, second, *_ = await asyncio.gather(collect(log), collect(other), write(log), write(other))
     assert first == second == list(range(1, total + 1))
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from store.store_kit import TIMEOUT, OpenSqlite, StartDriver, asks, begin, line_of
+from patience import PATIENCE
+from store.store_kit import OpenSqlite, StartDriver, asks, begin, line_of
 from untildone.errors import LeaseLost, RunBusy, StoreError
 from untildone.store.lease import Held, Locks, overlaps, process_started
 
@@ -52,7 +53,7 @@ async def test_a_stopped_driver_keeps_its_run(
     driver.send_signal(signal.SIGCONT)
     assert driver.stdin is not None
     driver.stdin.close()
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         assert await driver.wait() == 0
     assert (await begin(log, tmp_path)).token == 2
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from store.store_kit import TIMEOUT, OpenSqlite, StartDriver, asks, begin, line_of, says
+from patience import PATIENCE
+from store.store_kit import OpenSqlite, StartDriver, asks, begin, line_of, says
 from untildone.core.events import MessageReceived, StoreTampered
 from untildone.errors import RunBusy, RunNotFound
 from untildone.store.sqlite import SqliteLog
@@ -36,7 +37,7 @@ async def _released(driver: Process) -> None:
     assert driver.stdin is not None
     driver.stdin.close()
     assert await line_of(driver) == "released"
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         assert await driver.wait() == 0
 
 
@@ -221,7 +222,7 @@ async def test_a_driver_that_only_waits_puts_the_store_back_too(
     await asyncio.sleep(0)
     shutil.rmtree(db.parent)
     human = open_sqlite()
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 await human.append("r1", [asks("stop")])
@@ -241,7 +242,7 @@ async def test_whoever_only_follows_sees_what_comes_after(
     following = open_sqlite().follow("r1", after=1)
     shutil.rmtree(db.parent)
     await _step(driver, "three")
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         assert isinstance((await anext(following)).event, StoreTampered)
         record = await anext(following)
     assert isinstance(record.event, MessageReceived)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from costs import takes_at_most
-from store.store_kit import TIMEOUT, OpenSqlite, StartDriver, Ticks, asks, begin, line_of, says
+from patience import PATIENCE
+from store.store_kit import OpenSqlite, StartDriver, Ticks, asks, begin, line_of, says
 from untildone.core.events import MessageReceived
 from untildone.errors import RunNotFound, StoreError
 from untildone.store import driven, schema, sqlite
@@ -25,7 +26,7 @@ async def test_two_processes_append_at_once(open_sqlite: OpenSqlite, start_drive
     await begin(log, tmp_path)
     count = 200
     writers = [await start_driver("append", "r1", str(count), writer) for writer in ("one", "two")]
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         outputs = [(await writer.communicate())[0].decode().split("\n")[:-1] for writer in writers]
     assert [writer.returncode for writer in writers] == [0, 0]
     told = {int(seq): text for output in outputs for seq, text in (line.split(" ", 1) for line in output)}
@@ -46,7 +47,7 @@ async def test_a_follower_sees_what_another_process_writes(
     await begin(log, tmp_path)
     records = log.follow("r1", trace=True)
     writer = await start_driver("append", "r1", "100", "far")
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         seqs = [(await anext(records)).seq for _ in range(100)]
     assert seqs == list(range(1, 101))
     await records.aclose()
@@ -203,14 +204,14 @@ async def test_numbers_never_have_gaps_after_refused_appends(open_sqlite: OpenSq
 async def test_a_follower_of_the_same_process_does_not_wait_for_a_poll(
     open_sqlite: OpenSqlite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "POLL_SECONDS", 10 * TIMEOUT)
+    monkeypatch.setattr(sqlite, "POLL_SECONDS", 10 * PATIENCE)
     log = open_sqlite()
     await begin(log, tmp_path)
     records = log.follow("r1")
     coming = asyncio.ensure_future(anext(records))
     await asyncio.sleep(0)
     await log.append("r1", [asks("now")])
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         assert (await coming).event == asks("now")
     await records.aclose()
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from store.store_kit import TIMEOUT, OpenLog, OpenSqlite, StartDriver, asks, begin, line_of, says
+from patience import PATIENCE
+from store.store_kit import OpenLog, OpenSqlite, StartDriver, asks, begin, line_of, says
 from untildone.core.codec import encode
 from untildone.core.events import LimitsChanged, Record, StopRequested, StoreTampered
 from untildone.errors import LeaseLost, StoreSpoilt
@@ -40,7 +41,7 @@ LEASE = Lease("r1", 1)
 @pytest.fixture
 def agent(db: Path, log: SqliteLog) -> Iterator[sqlite3.Connection]:
     """The agent's own hand on the file."""
-    with closing(sqlite3.connect(db, isolation_level=None, timeout=TIMEOUT)) as connection:
+    with closing(sqlite3.connect(db, isolation_level=None, timeout=PATIENCE)) as connection:
         yield connection
 
 
@@ -206,7 +207,7 @@ async def test_more_forgeries_than_one_batch_do_not_hide_what_comes_after(
     agent.execute("COMMIT")
     following = open_sqlite().follow("r1", after=5)
     await log.append("r1", [asks("next")], lease=LEASE)
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         assert isinstance((await anext(following)).event, StoreTampered)
         assert (await anext(following)).event == asks("next")
     await following.aclose()
@@ -219,7 +220,7 @@ async def test_a_driver_that_only_waits_notices_too(log: SqliteLog, agent: sqlit
     news = asyncio.ensure_future(anext(following))
     await asyncio.sleep(0)
     forge(agent, 6, StopRequested(by="me"))
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         record: Record = await news
     assert isinstance(record.event, StoreTampered)
     await following.aclose()

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from costs import takes_at_most
-from store.store_kit import TIMEOUT, OpenLog, OpenSqlite, Ticks, asks, begin, says
+from patience import PATIENCE
+from store.store_kit import OpenLog, OpenSqlite, Ticks, asks, begin, says
 from untildone.core.codec import encode
 from untildone.core.events import Event, Record
 from untildone.errors import LeaseLost
@@ -80,7 +81,7 @@ async def test_followers_cross_the_gap(open_log: OpenLog, tmp_path: Path) -> Non
     await log.trim_trace(lease, keep_bytes=COST, keep_seconds=AGES)
     await log.append("r1", [asks("c")], lease=lease)
     late = open_log().follow("r1", after=1, trace=True)
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while seen[-1].seq < 10:
             seen.append(await anext(following))
         fresh = [(await anext(late)).seq for _ in range(4)]
