@@ -64,7 +64,7 @@ async def _requests(count: int) -> tuple[list[float], list[float]]:
 
     server = await asyncio.start_server(model, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    watcher = Watcher(replied=lambda _: None, refused=lambda _: None)
+    watcher = Watcher(asked=lambda: lambda _: None, refused=lambda _: None)
     listening = socket.create_server(("127.0.0.1", 0))
     inside = f"http://127.0.0.1:{listening.getsockname()[1]}"
     body = {"text": "x" * 47_000}

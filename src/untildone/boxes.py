@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from untildone.agents.lodging import CREDENTIALS, Lent, Lodging, lodge, user_settings
+from untildone.agents.wire_notes import WireNotes
 from untildone.core.dataclass import dataclass
 from untildone.core.door import PORT, REGISTRIES, Refused, Table, host_rules
 from untildone.core.model_access import ModelAccess, environment_inside, model_access
@@ -118,7 +119,7 @@ def table_for(options: AgentOptions, access: ModelAccess) -> Table:
 
 
 @asynccontextmanager
-async def opened(boxes: Sequence[Box], journal: Journal) -> AsyncIterator[None]:
+async def opened(boxes: Sequence[Box], journal: Journal, notes: WireNotes) -> AsyncIterator[None]:
     """While inside, the doors of these boxes are open; a host that is refused is told once."""
     known: set[str] = set()
     telling: set[asyncio.Task[None]] = set()
@@ -133,7 +134,7 @@ async def opened(boxes: Sequence[Box], journal: Journal) -> AsyncIterator[None]:
 
     async with AsyncExitStack() as doors:
         for box in boxes:
-            await doors.enter_async_context(box.spawner.open(Watcher(replied=lambda _: None, refused=refused)))
+            await doors.enter_async_context(box.spawner.open(Watcher(asked=notes.request, refused=refused)))
         try:
             yield
         finally:

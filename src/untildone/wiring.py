@@ -30,7 +30,7 @@ from untildone.engine.journal import Journal, Observer, load_state
 from untildone.errors import ConfigError, NoSandbox, RunNotFound, UsageError
 from untildone.forge.login import login_names, logins
 from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, Spawner
-from untildone.store.leftovers import LAST_WORDS, ROOMS
+from untildone.store.leftovers import LAST_WORDS, ROOMS, WIRE_NOTES
 
 if TYPE_CHECKING:
     from untildone.boxes import Box
@@ -187,7 +187,7 @@ async def _drive(
         loaded = _loaded(line, journal, parts, spec, around)
         async with (
             uplinked(around.log, journal, loaded),
-            opened(crew.boxes, journal),
+            opened(crew.boxes, journal, crew.notes),
             tidying(around.log, around.state_dir, before),
             announcing(journal, parts),
         ):
@@ -280,7 +280,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
         # Hooks may start what shall stay, even the next run: only they themselves must not outlive us.
         usher=FolderUsher(spec.cwd, behind=behind_guard(whole_tree=False)),
         spawner=spawner,
-        ledger=ClaudeLedger(claude_config_dir(spec, around.env), around.state_dir / LAST_WORDS),
+        ledger=ClaudeLedger(claude_config_dir(spec, around.env), around.state_dir / LAST_WORDS, crew.notes),
         machine=around.machine or _machine(spec, around),
         notifiers=open_notifiers(spec.notify) if around.notifiers is None else around.notifiers,
         clock=around.clock,
@@ -380,6 +380,8 @@ class _Crew:
     """Who works on a run: an agent, and one who reviews its work. Each may live in a box of its own."""
 
     def __init__(self, run_id: str, spec: RunSpec, policy: Policy, around: Surroundings, host: "HostSpawner") -> None:
+        from untildone.agents.wire_notes import WireNotes
+
         self._run_id = run_id
         self._spec = spec
         self._policy = policy
@@ -387,6 +389,8 @@ class _Crew:
         self._host = host
         self.boxes: list[Box] = []
         """The boxes they live in; to be opened before anybody works."""
+        self.notes = WireNotes(around.state_dir / LAST_WORDS / f"{run_id}{WIRE_NOTES}")
+        """Of what passes their doors."""
         self.work_box: Box | None = None
         """That of the agent that works."""
         self.sandbox = self.note = ""

@@ -1,6 +1,7 @@
 """The door, asked through its socket; what lies beyond it is a server on this machine."""
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,8 +21,9 @@ KEY = (("x-api-key", "the-real-one"),)
 MESSAGE = b'{"type":"message","id":"msg_1","model":"claude-x","usage":{"input_tokens":11,"cache_read_input_tokens":5}}'
 STREAM = (
     b'event: message_start\ndata: {"type":"message_start","message":' + MESSAGE + b"}\n\n",
-    b'event: message_delta\ndata: {"type":"message_delta","usage":{"outp',
-    b'ut_tokens":42}}\n\nevent: message_stop\ndata: {"type":"message_stop"}\n\n',
+    b'event: message_delta\ndata: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"outp',
+    b'ut_tokens":42,"input_tokens":0}}\n\n',
+    b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
 )
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -33,14 +35,28 @@ async def beyond(handler: Handler) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
+class KilledNow(OSError):
+    """Ends what the door does with one connection."""
+
+
 class Stage:
     """A door, whoever knocks at it, and what was noticed."""
 
     def __init__(self, table: Table) -> None:
-        self.replies: list[WireReply] = []
+        self.table = table
+        self.notes: list[list[WireReply]] = []
+        """For each request of the model, what was noted of its answer."""
         self.refused: list[Refused] = []
-        self.door = Door(table, Watcher(replied=self.replies.append, refused=self.refused.append))
+        self.door = Door(table, Watcher(asked=self.note, refused=self.refused.append))
         self.port = 0
+
+    def note(self) -> Callable[[WireReply], None]:
+        self.notes.append([])
+        return self.notes[-1].append
+
+    @property
+    def replies(self) -> list[WireReply]:
+        return [notes[-1] for notes in self.notes]
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[httpx2.AsyncClient]:
@@ -82,7 +98,7 @@ class Upstream:
 
 
 async def test_the_key_is_added_outside_and_what_the_reply_cost_is_noted() -> None:
-    upstream = Upstream(*STREAM, more="anthropic-ratelimit-requests-remaining: 7\r\n")
+    upstream = Upstream(*STREAM)
     async with beyond(upstream) as port:
         stage = Stage(Table(ways=(model_way(f"http://127.0.0.1:{port}/base", KEY),)))
         async with stage.open() as inside:
@@ -94,10 +110,10 @@ async def test_the_key_is_added_outside_and_what_the_reply_cost_is_noted() -> No
     assert all("x-api-key: the-real-one" in asked and "x-more: kept" in asked for asked in upstream.asked)
     assert not any(word in asked for asked in upstream.asked for word in ("placeholder", "Bearer", MODEL_HOST))
     assert [json.loads(asked.partition("\r\n\r\n")[2]) for asked in upstream.asked] == [{"model": "claude-x"}] * 2
+    assert all("accept-encoding: identity" in asked for asked in upstream.asked), "what is compressed cannot be read"
     first, _ = stage.replies
-    assert (first.status, first.message_id, first.model, first.complete) == (200, "msg_1", "claude-x", True)
-    assert (first.usage.input_tokens, first.usage.output_tokens, first.usage.cache_read_tokens) == (11, 42, 5)
-    assert first.limits == (("anthropic-ratelimit-requests-remaining", "7"),)
+    assert (first.status, first.message_id, first.model, first.is_whole) == (200, "msg_1", "claude-x", True)
+    assert first.usage == {"input_tokens": 11, "cache_read_input_tokens": 5, "output_tokens": 42}
 
 
 async def test_pieces_are_passed_on_as_they_come_and_a_reply_that_breaks_off_does_so_inside() -> None:
@@ -109,6 +125,7 @@ async def test_pieces_are_passed_on_as_they_come_and_a_reply_that_breaks_off_doe
             async with inside.stream("POST", "/v1/messages", json={}) as reply:
                 pieces = reply.aiter_raw()
                 assert await anext(pieces) == STREAM[0]
+                assert [(seen.message_id, seen.is_whole) for seen in stage.notes[0]] == [("msg_1", False)]
                 upstream.go_on.set()
                 assert b"".join([piece async for piece in pieces]) == b"".join(STREAM[1:])
 
@@ -125,7 +142,31 @@ async def test_pieces_are_passed_on_as_they_come_and_a_reply_that_breaks_off_doe
             async with stage.open() as inside:
                 with pytest.raises(httpx2.RemoteProtocolError):
                     await inside.post("/v1/messages", json={})
-    assert [(reply.message_id, reply.complete) for reply in stage.replies] == [("msg_1", False)]
+    assert [(reply.message_id, reply.is_whole, reply.is_over) for reply in stage.replies] == [("msg_1", False, True)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "pieces"), [("text/event-stream", STREAM), ("application/json", (MESSAGE[:40], MESSAGE[40:]))]
+)
+async def test_a_reply_is_noted_before_its_end_is_passed_on(kind: str, pieces: tuple[bytes, ...]) -> None:
+    """A loop that is killed at this moment has let nothing through that is in no book."""
+    noted: list[str] = []
+
+    def note(reply: WireReply) -> None:
+        if reply.is_whole:
+            noted.append(reply.message_id)
+            raise KilledNow
+
+    passed = b""
+    async with beyond(Upstream(*pieces, kind=kind)) as port:
+        stage = Stage(Table(ways=(model_way(f"http://127.0.0.1:{port}", KEY),)))
+        stage.door = Door(stage.table, Watcher(asked=lambda: note, refused=stage.refused.append))
+        async with stage.open() as inside, inside.stream("POST", "/v1/messages", json={}) as reply:
+            with contextlib.suppress(httpx2.RemoteProtocolError):
+                async for piece in reply.aiter_raw():
+                    passed += piece
+    assert noted[:1] == ["msg_1"]
+    assert passed == b"".join(pieces[: 1 if kind == "application/json" else 2])
 
 
 async def test_errors_of_the_model_are_passed_on_and_noted() -> None:
@@ -136,7 +177,7 @@ async def test_errors_of_the_model_are_passed_on_and_noted() -> None:
         async with stage.open() as inside:
             reply = await inside.post("/v1/messages", json={})
     assert (reply.status_code, reply.headers["retry-after"], reply.content) == (429, "9", error)
-    assert [(seen.status, seen.retry_after, seen.message_id) for seen in stage.replies] == [(429, "9", "")]
+    assert [(seen.status, seen.retry_after, seen.message_id) for seen in stage.replies] == [(429, 9.0, "")]
 
 
 async def test_a_model_that_is_not_there_is_said_in_one_line() -> None:
@@ -145,6 +186,7 @@ async def test_a_model_that_is_not_there_is_said_in_one_line() -> None:
         reply = await inside.post("/v1/messages", json={})
         assert reply.status_code == 502
         assert "127.0.0.1 cannot be reached from inside: it does not answer" in reply.text
+    assert [(seen.status, seen.is_over) for seen in stage.replies] == [(502, True)]
 
 
 async def knock(stage: Stage, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:

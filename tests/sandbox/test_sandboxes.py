@@ -49,7 +49,7 @@ class Box:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Sandbox]:
-        watcher = Watcher(replied=lambda _: None, refused=self.refused.append)
+        watcher = Watcher(asked=lambda: lambda _: None, refused=self.refused.append)
         async with asyncio.timeout(PATIENCE), self.sandbox.open(watcher):
             yield self.sandbox
 
@@ -125,7 +125,7 @@ async def test_what_lies_outside_is_not_seen_and_not_changed(box: Box) -> None:
 
 
 @behind_walls
-async def test_one_way_leads_out_and_it_is_closed_with_the_program(box: Box) -> None:
+async def test_one_way_leads_out(box: Box) -> None:
     ask = "curl -s -m 20 -o said -w '%{http_code}' -x http://127.0.0.1:8484 http://unknown.example/; ls /sys/class/net"
     async with box.open():
         code, output, _ = await box.run("sh", "-c", ask)
@@ -133,9 +133,6 @@ async def test_one_way_leads_out_and_it_is_closed_with_the_program(box: Box) -> 
         assert set(output[3:].split()) <= {b"lo"}
         assert "unknown.example:80 cannot be reached from inside" in (box.folder / "said").read_text()
         assert [one.host for one in box.refused] == ["unknown.example:80"]
-        assert isinstance(box.sandbox, BoxedSpawner)
-        watches = box.sandbox._watches
-        assert await eventually(lambda: not watches)
 
 
 async def test_bubblewrap_that_cannot_start_says_why(tmp_path: Path) -> None:

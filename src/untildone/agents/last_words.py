@@ -10,9 +10,10 @@ from untildone.agents.conversation import Conversation
 from untildone.agents.prices import dollars
 from untildone.agents.stream import Line, StreamParser
 from untildone.agents.transcripts import TranscriptLedger
+from untildone.agents.wire_notes import WireNotes
 from untildone.core.events import Event
 from untildone.core.trace import AgentReply, AgentReplyStarted, AgentSession
-from untildone.ports import LastWords
+from untildone.ports import LastWords, Passed
 
 _CHUNK = 1 << 18
 
@@ -20,9 +21,11 @@ _CHUNK = 1 << 18
 class ClaudeLedger(TranscriptLedger):
     """Knows the transcripts, and what guards of killed loops wrote down."""
 
-    def __init__(self, config_dir: Path, last_words: Path) -> None:
+    def __init__(self, config_dir: Path, last_words: Path, notes: WireNotes | None = None) -> None:
+        """`notes`: of what passes the door, where the agent may be in a sandbox."""
         super().__init__(config_dir)
         self._last_words = last_words
+        self._notes = notes
 
     def last_words(self, run_id: str, iteration_num: int) -> LastWords:
         """All that concerns the books. Never raises for what stands in the files, or when one cannot be read."""
@@ -41,6 +44,17 @@ class ClaudeLedger(TranscriptLedger):
         for path in self._words_of(run_id):
             with contextlib.suppress(OSError):
                 path.unlink()
+        if self._notes is not None:
+            self._notes.forget_all()
+
+    def passed(self) -> Passed | None:
+        """What passed the door."""
+        return None if self._notes is None else self._notes.passed()
+
+    def forget_passed(self) -> None:
+        """Forget what was asked for last."""
+        if self._notes is not None:
+            self._notes.forget()
 
     def _words_of(self, run_id: str) -> list[Path]:
         """The newest last."""

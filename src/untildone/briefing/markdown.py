@@ -328,6 +328,11 @@ def _spend(view: RunView, rows: Sequence[IterationRow], found: Gathered) -> list
     if view.unpriced:
         names = ", ".join(span(model, 60) for model in view.unpriced)
         lines.append(f"**No price is known for {names}**: these tokens are estimates, at the dearest known price.")
+    if view.untold_usd:
+        lines.append(
+            f"**{dollars(view.untold_usd)} of it passed the door of the sandbox without Claude Code telling of it**: "
+            "other programs of the agent asked the model, or an answer was lost on the way."
+        )
     if view.spend.unknown_costs:
         lines.append("**Some costs are unknown**: the true sum is higher than what is known.")
     if found.models:

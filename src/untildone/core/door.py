@@ -20,6 +20,7 @@ REGISTRIES = {
     "crates": ("index.crates.io", "static.crates.io", "crates.io"),
     "go": ("proxy.golang.org", "sum.golang.org"),
 }
+_MESSAGES = "/v1/messages"
 _HTTPS = 443
 _HTTP = 80
 _LAST_PORT = 65535
@@ -59,6 +60,8 @@ class Way:
     """Headers, instead of those that were sent."""
     calls: tuple[tuple[str, str], ...] = (("", "/"),)
     """What may be asked: a method ("" for any) and a path, with a slash at its end all below it."""
+    metered: str = ""
+    """The path whose answers cost something."""
 
     def permits(self, method: str, path: str) -> bool:
         """Whether this may be asked. A path with dots in it could lead out of what is permitted."""
@@ -84,6 +87,8 @@ class Forward:
     adds: tuple[tuple[str, str], ...] = ()
     withheld: frozenset[str] = frozenset()
     """Names of headers that are not passed on."""
+    is_metered: bool = False
+    """The answer costs something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +120,9 @@ def _is_call(path: str, call: str) -> bool:
 
 def model_way(base_url: str, adds: Sequence[tuple[str, str]]) -> Way:
     """The way to the model: what Claude Code asks of it, and no other part of the same account."""
-    messages = (("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens"))
+    messages = (("POST", _MESSAGES), ("POST", f"{_MESSAGES}/count_tokens"))
     calls = (*messages, ("GET", "/v1/models"), ("GET", "/v1/models/"), ("HEAD", ""))
-    return Way(host=MODEL_HOST, upstream=base_url.rstrip("/"), adds=tuple(adds), calls=calls)
+    return Way(host=MODEL_HOST, upstream=base_url.rstrip("/"), adds=tuple(adds), calls=calls, metered=_MESSAGES)
 
 
 def host_rules(wanted: Iterable[str]) -> tuple[HostRule, ...]:
@@ -181,7 +186,8 @@ def answer(table: Table, method: str, target: str) -> Answer:
     if way is not None:
         if not way.permits(method, path):
             return Refused(host=name, said=f"{method} {path[:100]} is none of what may be asked there")
-        return Forward(url=way.upstream + path, adds=way.adds, withheld=_REFUSED_HEADERS)
+        is_metered = method == "POST" and path.partition("?")[0] == way.metered
+        return Forward(url=way.upstream + path, adds=way.adds, withheld=_REFUSED_HEADERS, is_metered=is_metered)
     found = _beyond(table, name, port)
     return found if isinstance(found, Refused) else replace(found, path=path)
 

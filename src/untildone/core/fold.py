@@ -484,5 +484,6 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     tr.AgentPriceUnknown: heard.price_unknown,
     tr.AgentWoken: heard.woken,
     tr.AgentHostRefused: heard.host_refused,
+    tr.AgentBooksDiffer: heard.books_differ,
     tr.AgentQuota: _quota,
 }

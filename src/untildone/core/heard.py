@@ -51,6 +51,11 @@ def woken(state: LoopState, event: tr.AgentWoken, _: float) -> LoopState:
     return replace(state, open=replace(state.open, wakeups=state.open.wakeups + 1))
 
 
+def books_differ(state: LoopState, event: tr.AgentBooksDiffer, _: float) -> LoopState:
+    """What the agent spent without Claude Code knowing of it."""
+    return replace(state, untold_usd=state.untold_usd + max(0.0, event.passed_usd - event.told_usd))
+
+
 def host_refused(state: LoopState, event: tr.AgentHostRefused, _: float) -> LoopState:
     """The first few are enough for somebody to see what is missing."""
     known = state.refused_hosts

@@ -5,7 +5,7 @@ from typing import Any
 
 from untildone.core import events as ev
 from untildone.core import trace as tr
-from untildone.core.figures import Timed
+from untildone.core.figures import Timed, count, dollars
 from untildone.core.printable import one_line
 from untildone.core.spending import lane_name
 
@@ -128,10 +128,17 @@ def _host_refused(event: tr.AgentHostRefused, _: float) -> str:
     return one_line(f"the agent could not reach {event.host}: {event.why}", _DETAIL)
 
 
+def _books_differ(event: tr.AgentBooksDiffer, _: float) -> str:
+    untold = f" ({count(event.replies, 'reply')} it does not tell of)" if event.replies else ""
+    told, passed = dollars(event.told_usd), dollars(event.passed_usd)
+    return f"replies for {passed} passed the door and Claude Code tells of {told}{untold}: the larger sum is booked"
+
+
 AGENT_LINERS: Mapping[type[ev.Event], Liner] = {
     tr.AgentSession: _session,
     tr.AgentPriceUnknown: _price_unknown,
     tr.AgentHostRefused: _host_refused,
+    tr.AgentBooksDiffer: _books_differ,
     tr.AgentWoken: lambda *_: "the result of a background task started another turn of the agent",
     tr.AgentReplyStarted: _silent,
     tr.AgentReply: _silent,

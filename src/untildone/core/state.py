@@ -351,6 +351,8 @@ class LoopState:
     """What each purse has paid, estimates included; closed iterations only."""
     unpriced: tuple[str, ...] = ()
     """Models whose price is not known: their tokens are counted at the dearest known price."""
+    untold_usd: float = 0.0
+    """What passed the door of the sandbox without Claude Code telling of it; it is booked."""
     sandbox: str = ""
     """Where the agent works, as the last driver said."""
     refused_hosts: tuple[str, ...] = ()

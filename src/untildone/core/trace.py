@@ -67,6 +67,23 @@ class AgentReply(AgentEvent):
     cost_usd: float | None = None
     estimated_usd: float = 0.0
     """What it costs at the dearest known price, if the model has none."""
+    by_wire: bool = False
+    """Only the door of the sandbox saw it pass: Claude Code did not tell of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentBooksDiffer(AgentEvent):
+    """What Claude Code says an iteration cost is not what passed the door of its sandbox; the larger sum is booked."""
+
+    TYPE: ClassVar[str] = "agent.books_differ"
+    KIND: ClassVar[Kind] = "control"
+    iteration_num: int
+    told_usd: float
+    """By Claude Code."""
+    passed_usd: float
+    """By the replies that passed in full."""
+    replies: int = 0
+    """Those among them that Claude Code did not tell of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,8 +109,10 @@ class RunView:
     failing: tuple[tuple[str, str], ...]
     """The same checks, and the first failed test of each with its message."""
     unpriced: tuple[str, ...]
-    refused_hosts: tuple[str, ...]
     """Models whose price is not known: what they cost is in the estimates."""
+    untold_usd: float
+    """Part of the cost: what passed the door of the sandbox without Claude Code telling of it."""
+    refused_hosts: tuple[str, ...]
     unheard: tuple[str, ...]
     """Messages that no prompt has carried to the agent, once the run has stopped."""
     standing: tuple[tuple[str, str], ...]
@@ -182,6 +184,7 @@ def run_view(state: LoopState, now: float, *, alive: bool | None = None, zone: t
         red=() if reason in DONE else state.red,
         failing=() if reason in DONE else state.failing,
         refused_hosts=tuple(one_line(host, _GOAL_WIDTH) for host in state.refused_hosts),
+        untold_usd=state.untold_usd,
         unpriced=tuple(one_line(model, _GOAL_WIDTH) for model in state.unpriced),
         unheard=tuple(one_line(message.content, _GOAL_WIDTH) for message in state.messages) if reason else (),
         standing=tuple(standing(state)),

@@ -1,16 +1,17 @@
-"""Replies that were served but never told: found in Claude's last words and its transcripts, booked once."""
+"""Replies that were served but never told: found in Claude's last words, its transcripts and the door's notes."""
 
 import math
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from untildone.core.closing import is_clean
 from untildone.core.events import Event, IterationFailed
-from untildone.core.outcome import Outcome
+from untildone.core.outcome import Outcome, Usage
 from untildone.core.state import OpenIteration
-from untildone.core.trace import AgentReply, AgentReplyStarted, AgentSession
+from untildone.core.trace import AgentBooksDiffer, AgentReply, AgentReplyStarted, AgentSession
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
-from untildone.ports import LastWords
+from untildone.ports import LastWords, Passed
 
 TRANSCRIPT_LAG = 0.25
 """Seconds until a reply that was just served stands in the transcript."""
@@ -74,10 +75,68 @@ async def book_unrecorded(journal: Journal, parts: Parts, left: OpenIteration) -
     return frozenset(reply.message_id for reply in missing)
 
 
-async def settle_cut_replies(journal: Journal, parts: Parts, outcome: Outcome) -> Outcome:
+async def settle_books(journal: Journal, parts: Parts, outcome: Outcome) -> Outcome:
+    """What the agent really spent: checked against the door's notes, where it works behind one."""
+    left, passed = journal.state.open, parts.ledger.passed()
+    if left is None:
+        return outcome
+    if passed is None:
+        return await _settle_cut_replies(journal, parts, outcome, left)
+    begun = {
+        record.event.message_id
+        for record in await journal.records_since(left.started_seq)
+        if isinstance(record.event, AgentReplyStarted)
+    }
+    untold = await book_passed(journal, passed, left.number, since=left.started_seq)
+    told, served = outcome.cost_usd or 0.0, math.fsum(reply.cost_usd or 0.0 for reply in passed.replies)
+    if abs(served - told) > _ROUNDING and (is_clean(outcome) or served > told):
+        await journal.tell(
+            AgentBooksDiffer(
+                iteration_num=left.number, told_usd=told, passed_usd=served, replies=untold if served > told else 0
+            )
+        )
+    return _with_passed(outcome, passed, begun)
+
+
+def _with_passed(outcome: Outcome, passed: Passed, begun: AbstractSet[str]) -> Outcome:
+    """The larger sum counts. What is cut, and what is unknown, the door knows better. `begun`: what Claude told of."""
+    cost = math.fsum(reply.cost_usd or 0.0 for reply in passed.replies)
+    guessed = math.fsum(reply.estimated_usd for reply in passed.replies)
+    if is_clean(outcome):
+        passed = replace(passed, begun=tuple(reply for reply in passed.begun if reply.message_id not in begun))
+        guessed = max(guessed, outcome.estimated_usd)
+    failure = outcome.failure
+    if failure is not None and passed.retry_after is not None and passed.refused == failure.api_error_status:
+        failure = replace(failure, retry_after=max(passed.retry_after, failure.retry_after or 0.0))
+    larger = cost > (outcome.cost_usd or 0.0) + _ROUNDING
+    return replace(
+        outcome,
+        cost_usd=cost if larger or outcome.cost_usd is None else outcome.cost_usd,
+        usage=sum((reply.usage for reply in passed.replies), Usage()) if larger else outcome.usage,
+        estimated_usd=guessed + cut_usd(passed),
+        unseen_requests=0 if is_clean(outcome) else passed.unanswered,
+        failure=failure,
+    )
+
+
+def cut_usd(passed: Passed) -> float:
+    """What replies cost at least whose end has not passed."""
+    return math.fsum(reply.estimated_usd if reply.cost_usd is None else reply.cost_usd for reply in passed.begun)
+
+
+async def book_passed(journal: Journal, passed: Passed, number: int, *, since: int) -> int:
+    """Record the replies that only the door saw; returns how many."""
+    told = await journal.records_since(since)
+    booked = {record.event.message_id for record in told if isinstance(record.event, AgentReply)}
+    missing = [replace(reply, iteration_num=number) for reply in passed.replies if reply.message_id not in booked]
+    if missing:
+        await journal.record(*missing)
+    return len(missing)
+
+
+async def _settle_cut_replies(journal: Journal, parts: Parts, outcome: Outcome, left: OpenIteration) -> Outcome:
     """After an unclean end: what the transcript knows is booked, and only the rest stays estimated or unknown."""
-    left = journal.state.open
-    if is_clean(outcome) or left is None or not (outcome.cut_replies or outcome.unseen_requests):
+    if is_clean(outcome) or not (outcome.cut_replies or outcome.unseen_requests):
         return outcome
     await parts.clock.sleep(TRANSCRIPT_LAG)
     found = await book_unrecorded(journal, parts, left)

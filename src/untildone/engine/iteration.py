@@ -18,7 +18,7 @@ from untildone.core.permissions import denials_text
 from untildone.core.prompt import PAPER_CAP, TASKS_CAP, Paper, Papers, Prompt, build_prompt, rules
 from untildone.core.state import LoopState
 from untildone.core.trace import AgentPriceUnknown, AgentToolResult, AgentToolUse
-from untildone.engine.bookkeeping import settle_cut_replies
+from untildone.engine.bookkeeping import settle_books
 from untildone.engine.effects import call_hook, tasks_event
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
@@ -130,6 +130,7 @@ class Ended:
 
 async def run_agent(journal: Journal, parts: Parts, agent: Agent, order: Order) -> Ended:
     """Let the agent work; interrupt it the moment a human, a limit or the clock says so, or when it is dead."""
+    parts.ledger.forget_passed()
     cut: Fault | None = None
     interrupting: asyncio.Task[None] | None = None
     tools: dict[str, tuple[float, float]] = {}
@@ -200,7 +201,7 @@ async def _interrupt(agent: Agent, *, discard: bool) -> None:
 
 async def look_around(journal: Journal, parts: Parts, ended: Ended) -> tuple[Ended, TreeState]:
     """What the agent really spent, and the tree as it left it. Where there is no tree any more, that is booked."""
-    ended = replace(ended, outcome=await settle_cut_replies(journal, parts, ended.outcome))
+    ended = replace(ended, outcome=await settle_books(journal, parts, ended.outcome))
     try:
         return ended, await parts.workspace.observe()
     except WorkspaceError:

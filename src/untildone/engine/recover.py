@@ -7,14 +7,14 @@ from untildone.core.decide import Stop
 from untildone.core.faults import DRIVER_DIED, FAULTS, Fault
 from untildone.core.state import LoopState, Unsettled
 from untildone.core.trace import AgentSession
-from untildone.engine.bookkeeping import book_last_words, book_unrecorded, settled
+from untildone.engine.bookkeeping import book_last_words, book_passed, book_unrecorded, cut_usd, settled
 from untildone.engine.effects import stop_events
 from untildone.engine.folder import leave_folder, what_is_left
 from untildone.engine.journal import Journal
 from untildone.engine.parts import Parts
 from untildone.engine.settle import settle_owed, snapshot_half_done
 from untildone.errors import WorkspaceError
-from untildone.ports import LastWords
+from untildone.ports import LastWords, Passed
 
 
 async def recover(journal: Journal, parts: Parts) -> None:
@@ -34,8 +34,13 @@ async def recover(journal: Journal, parts: Parts) -> None:
 
 async def _close_left_open(journal: Journal, parts: Parts, words: LastWords) -> None:
     await _find_session(journal, parts)
-    left = journal.state.open
+    left, passed = journal.state.open, parts.ledger.passed()
     assert left is not None
+    if passed is not None:
+        # A transcript may hold part of a reply that broke off with the door.
+        await book_passed(journal, passed, left.number, since=0)
+        await journal.record(close_unfinished(journal.state, DRIVER_DIED, DRIVER_DIED.meaning, passed))
+        return
     await book_unrecorded(journal, parts, left)
     closed = close_unfinished(journal.state, DRIVER_DIED, DRIVER_DIED.meaning)
     left = journal.state.open
@@ -82,17 +87,19 @@ async def _settle(journal: Journal, parts: Parts, owed: Unsettled) -> str | None
     return None
 
 
-def close_unfinished(state: LoopState, fault: Fault, error: str) -> ev.IterationFailed:
+def close_unfinished(state: LoopState, fault: Fault, error: str, passed: Passed | None = None) -> ev.IterationFailed:
     """Close the open iteration with what was seen of it; a reply cut in mid-air is booked as an estimate."""
     left = state.open
     assert left is not None
+    cut = left.reply_under_way_usd if passed is None else cut_usd(passed)
     return ev.IterationFailed(
         iteration_num=left.number,
         error=error,
         error_type=fault.name,
         retry_allowed=True,
         cost_usd=None if left.spend.unknown_costs else left.spend.cost_usd,
-        estimated_usd=left.spend.estimated_usd + left.reply_under_way_usd,
+        estimated_usd=left.spend.estimated_usd + cut,
+        unseen_requests=0 if passed is None else passed.unanswered,
         session_id=left.session_id,
         usage=left.spend.usage,
         duration_seconds=max(0.0, state.last_at - left.started_at),
@@ -111,9 +118,11 @@ async def _try_to_snapshot(journal: Journal, parts: Parts, iteration_num: int, r
 async def abandon(journal: Journal, parts: Parts, fault: Fault, stop: Stop) -> None:
     """Leave in a hurry, or because of a bug: end the agent, book, keep the work, write down the stop."""
     await parts.close_agents()
-    left = journal.state.open
+    left, passed = journal.state.open, parts.ledger.passed()
     if left is not None:
-        await journal.record(close_unfinished(journal.state, fault, stop.detail or fault.meaning))
+        if passed is not None:
+            await book_passed(journal, passed, left.number, since=left.started_seq)
+        await journal.record(close_unfinished(journal.state, fault, stop.detail or fault.meaning, passed))
         if not left.review:
             await _try_to_snapshot(journal, parts, left.number, fault.meaning)
     if journal.state.phase == "running":

@@ -131,7 +131,8 @@ class Spawner(Protocol):
 class Watcher:
     """Is told what passes the door of a sandbox."""
 
-    replied: Callable[[WireReply], None]
+    asked: Callable[[], Callable[[WireReply], None]]
+    """The model is about to be asked; what it returns is told what is known of the answer, before that is passed on."""
     refused: Callable[[Refused], None]
 
 

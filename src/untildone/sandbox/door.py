@@ -7,7 +7,7 @@ is inside asks with a placeholder.
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Self
 
 import h11
@@ -15,13 +15,14 @@ import httpx2
 
 from untildone.core.door import Forward, Refused, Table, Tunnel, answer, may_lead_to
 from untildone.core.printable import one_line
-from untildone.core.wire_book import ReplyReader
+from untildone.core.wire_book import ReplyReader, WireReply
 from untildone.ports import Watcher
 
 _PIECE = 1 << 16
 _CONNECT_PATIENCE = 15.0
 _MOST_CONNECTIONS = 256
 _HTTP = 80
+_BAD_GATEWAY = 502
 _OF_ONE_HOP = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"te", b"trailer",
@@ -143,33 +144,39 @@ class _Visit:
         length = next((value.decode() for name, value in request.headers if name == b"content-length"), None)
         headers += [*way.adds, *([("content-length", length)] if length else [])]
         has_body = length is not None or any(name == b"transfer-encoding" for name, _ in request.headers)
+        if way.is_metered:
+            headers = [*(pair for pair in headers if pair[0] != "accept-encoding"), ("accept-encoding", "identity")]
         asked = self._client.build_request(
             request.method.decode(), way.url, headers=headers, content=self._body() if has_body else None
         )
+        note = self._watcher.asked() if way.is_metered else _not_noted
         try:
             reply = await self._client.send(asked, stream=True)
         except httpx2.HTTPError as trouble:
-            return await self._refuse(Refused(host=asked.url.host, said=f"it does not answer ({trouble})"), 502)
+            note(WireReply(status=_BAD_GATEWAY, is_over=True))
+            refused = Refused(host=asked.url.host, said=f"it does not answer ({trouble})")
+            return await self._refuse(refused, _BAD_GATEWAY)
         try:
-            await self._pass_back(reply)
+            await self._pass_back(reply, note)
         finally:
             await reply.aclose()
         return None
 
-    async def _pass_back(self, reply: httpx2.Response) -> None:
+    async def _pass_back(self, reply: httpx2.Response, note: Callable[[WireReply], None]) -> None:
         book = ReplyReader(reply.status_code, reply.headers.items())
         headers = [(name, value) for name, value in reply.headers.raw if name.lower() not in _OF_ONE_HOP]
         length = [(name, value) for name, value in reply.headers.raw if name.lower() == b"content-length"]
         try:
             await self._say(h11.Response(status_code=reply.status_code, headers=[*headers, *length]))
             async for piece in reply.aiter_raw():
-                book.feed(piece)
+                if book.feed(piece):
+                    note(book.reply())
                 await self._say(h11.Data(data=piece))
             await self._say(h11.EndOfMessage())
         except httpx2.HTTPError:
             self._writer.close()  # it broke off: so does what we pass on
         finally:
-            self._watcher.replied(book.reply())
+            note(book.reply(is_over=True))
 
     async def _tunnel(self, request: h11.Request, to: Tunnel) -> None:
         try:
@@ -188,6 +195,10 @@ class _Visit:
         finally:
             writer.close()
         return None
+
+
+def _not_noted(_: WireReply) -> None:
+    """Only what the model is asked costs anything."""
 
 
 def _rewritten(request: h11.Request, to: Tunnel) -> bytes:

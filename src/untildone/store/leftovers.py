@@ -6,6 +6,8 @@ RUN_LOGS = "runs"
 """The folder with what detached runs printed."""
 LAST_WORDS = "last-words"
 """The folder with what the agents of killed runs said last: until the run is taken up."""
+WIRE_NOTES = ".wire"
+"""How the files in it end that hold what passed the door of an agent in a sandbox."""
 HISTORY = "history"
 """The folder with loops of Claude Code that are over: their state files, and the notes that are in the log by now."""
 TODOS = "todos"
@@ -19,7 +21,13 @@ CRASH_LOGS_KEPT = 20
 
 def clear_leftovers(state_dir: Path, before: float) -> None:
     """Remove what runs printed, said last or noted and nobody wrote to since `before`, as far as it can be removed."""
-    kinds = ((RUN_LOGS, "*.log*"), (LAST_WORDS, "*.jsonl*"), (HISTORY, "*.jsonl"), (TODOS, "*.json"))
+    kinds = (
+        (RUN_LOGS, "*.log*"),
+        (LAST_WORDS, "*.jsonl*"),
+        (LAST_WORDS, f"*{WIRE_NOTES}"),
+        (HISTORY, "*.jsonl"),
+        (TODOS, "*.json"),
+    )
     for path in (path for folder, pattern in kinds for path in (state_dir / folder).glob(pattern)):
         try:
             if path.stat().st_mtime < before:
