@@ -138,3 +138,9 @@ def test_moments(written: str) -> None:
 def test_impossible_moments_are_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match="07:30"):
         units.moment(wrong)
+
+
+def test_a_size_can_have_a_floor() -> None:
+    assert units.size("256M", least=256 << 20) == 256 << 20
+    with pytest.raises(ValueError, match=r"at least 256M, not '255M'"):
+        units.size("255M", least=256 << 20)

@@ -167,6 +167,10 @@ class AgentOptions:
     """A host that an agent in a sandbox can reach: `NAME`, `*.NAME`, `NAME:PORT`, or a preset such as `pypi`."""
     pass_env: tuple[str, ...] = ()
     """A variable of yours that an agent in a sandbox gets. Keys and tokens are not passed on unless named."""
+    memory: int | None = None
+    """How much memory everything in a sandbox may have together. None: four fifths of the machine's."""
+    pids: int = 4096
+    """How many processes and threads everything in a sandbox may have together."""
     task_tools: bool = False
     """Give the agent tools for the tasks of the project: what `untildone task` does, as task_add, task_done ..."""
     extra_args: tuple[str, ...] = ()

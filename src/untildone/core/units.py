@@ -157,12 +157,15 @@ def share(raw: object) -> float | None:
 _SIZES: Mapping[str, int] = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-def size(raw: object) -> int:
+def size(raw: object, *, least: int = 0) -> int:
     """Bytes of `512M` or `2G`."""
     written = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([kmgt]?)i?b?", str(raw).strip(), re.IGNORECASE)
     if written is None:
         raise ValueError(f"must be a size such as 512M or 2G, not {raw!r}")
-    return int(float(written[1]) * _SIZES[written[2].lower()])
+    number = int(float(written[1]) * _SIZES[written[2].lower()])
+    if number < least:
+        raise ValueError(f"must be at least {size_text(least)}, not {raw!r}")
+    return number
 
 
 def size_text(number: int) -> str:
