@@ -4,8 +4,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +27,6 @@ from untildone.server.context import MEBIBYTE, ServerSettings
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 API, SERVER, WORKER = ((DOCS / name).read_text(encoding="utf-8") for name in ("api.md", "server.md", "worker.md"))
-USUAL = "http://127.0.0.1:8642"
 ROUTE = re.compile(r"^\| `(GET|POST|PUT|DELETE) (/[^`]*)` \| (none|`[a-z]+`) \|", re.MULTILINE)
 
 
@@ -136,48 +133,6 @@ def test_every_route_needs_the_token_that_is_told(everywhere: Served) -> None:
         answers = {who: everywhere.ask(method, place, token=token, reads=False) for who, token in tokens.items()}
         let_in = {who for who, answer in answers.items() if answer.status not in (401, 403)}
         assert let_in == enough[scope], (method, path)
-
-
-def test_every_line_of_curl_does_what_it_says(tmp_path: Path) -> None:
-    blocks = re.findall(r"```sh\n(.*?)```(?:\n\n```json\n(.*?)```)?", API, re.DOTALL)
-    assert len(blocks) >= 6
-    with served(tmp_path) as server:
-        environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": str(tmp_path),
-            f"{PREFIX}DATABASE": f"sqlite:///{tmp_path / 'server.db'}",
-        }
-        # A stream does not end by itself.
-        before = (
-            'curl() { command curl -sS --max-time "$(case "$*" in *stream*) echo 1;; *) echo 20;; esac)" "$@"; echo; }'
-        )
-        for number, (block, _) in enumerate(blocks):
-            before += f"\necho '=== {number}'\n" + block.replace(USUAL, f"http://127.0.0.1:{server.port}")
-        run = subprocess.run(
-            ["bash", "-c", before],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-    said = dict(enumerate(re.split(r"=== \d+\n", run.stdout)[1:]))
-    assert '"error"' not in run.stdout, run.stdout
-    assert set(re.findall(r"curl: \((\d+)\)", run.stderr)) == {"28"}, run.stderr
-    for number, (_, told) in enumerate(blocks):
-        assert [shape(line) for line in told.splitlines()] == [
-            shape(line) for line in said[number].splitlines() if told
-        ]
-    streams = next(said[number] for number, (block, _) in enumerate(blocks) if "Last-Event-ID" in block)
-    assert "id: 1\ndata: {" in streams
-    assert streams.count(": here\n") == 3
-
-
-def shape(line: str) -> object:
-    """An answer without what is different every time."""
-    answer = json.loads(line)
-    return {**answer, **dict.fromkeys({"timestamp", "message_id"} & answer.keys(), "")} if answer else answer
 
 
 def test_orders_metrics_and_numbers_are_those_of_the_code(everywhere: Served) -> None:

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from patience import PATIENCE
 from server.events_kit import BOX, many
 from untildone.core.wire import Order, Receipt
 from untildone.server.archive.opening import open_archive
@@ -50,7 +51,7 @@ async def test_a_lower_number_is_never_seen_after_a_higher_one(postgres_url: str
         for _ in range(10):
             await archive.orders.give("run", "stop", {}, by="me", now=1.0)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(watch(), *(give(archive) for archive in archives[:2] for _ in range(3)))
     assert seen == sorted(order.number for order in await archives[0].orders.after("run", 0, now=1.0))
     for archive in archives:

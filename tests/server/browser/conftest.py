@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+import patience
 from server.browser.stage import Stage
 
-PATIENCE = 60_000
-"""Milliseconds that a page may take on a busy machine; only a failure reaches it."""
+PATIENCE = patience.PATIENCE * 1000
+"""In milliseconds, as a browser counts."""
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

@@ -8,16 +8,15 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from archives import new_archive
+from patience import PATIENCE, eventually
 from ports import own_port
 from untildone.core.events import Event, Record
 from untildone.core.wire import batch
-
-READY = 120.0
-"""A ceiling; only a failure reaches it."""
 
 
 class Stage:
@@ -44,32 +43,32 @@ class Stage:
         argv = [sys.executable, "-m", "untildone", "serve"]
         self.process = subprocess.Popen(argv, env=self.env, stdout=log, stderr=log, text=True)
         log.close()
-        until = time.monotonic() + READY
-        while time.monotonic() < until:
-            assert self.process.poll() is None, (self.folder / "server.log").read_text()
-            try:
-                with urllib.request.urlopen(f"{self.url}/healthz", timeout=1):
-                    return self
-            except OSError:
-                time.sleep(0.05)
-        raise AssertionError((self.folder / "server.log").read_text())
+        eventually(self._answers, "the start of the server")
+        return self
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, (self.folder / "server.log").read_text()
+        with suppress(OSError), urllib.request.urlopen(f"{self.url}/healthz", timeout=PATIENCE):
+            return True
+        return False
 
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
-        self.process.wait(READY)
+        self.process.wait(PATIENCE)
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(READY)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.kill()
 
     def untildone(self, *words: str) -> str:
         argv = [sys.executable, "-m", "untildone", *words]
-        done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=READY, check=True)
+        done = subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=PATIENCE, check=True)
         return done.stdout + done.stderr
 
     def login_link(self) -> str:
@@ -103,10 +102,12 @@ class Stage:
 
     def settle(self, run_id: str) -> None:
         """Wait until the pages of a run show all that was told of it: the server derives them a moment later."""
-        until = time.monotonic() + READY
-        while (run := json.loads(self.get(f"/api/v1/runs/{run_id}")))["folded_seq"] < run["control_seq"]:
-            assert time.monotonic() < until, run
-            time.sleep(0.02)
+
+        def is_folded() -> bool:
+            run = json.loads(self.get(f"/api/v1/runs/{run_id}"))
+            return bool(run["folded_seq"] >= run["control_seq"])
+
+        eventually(is_folded)
 
     def sign_of_life(self, run_id: str, sandbox: str) -> None:
         """What a driver sends now and then: a run that is silent for long counts as interrupted."""
@@ -114,11 +115,11 @@ class Stage:
 
     def post(self, path: str, body: bytes) -> Any:
         request = urllib.request.Request(self.url + path, body, {"Content-Type": "application/json"}, method="POST")
-        with urllib.request.urlopen(request, timeout=READY) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.loads(answer.read() or b"null")
 
     def get(self, path: str) -> str:
-        with urllib.request.urlopen(self.url + path, timeout=READY) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as answer:
             return str(answer.read().decode())
 
     def orders(self, run_id: str, sandbox: str = "box") -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
+from patience import PATIENCE
 from server.browser import plays
 from server.browser.conftest import Room
 from server.browser.stage import Stage
@@ -21,7 +22,7 @@ from untildone.core import events as ev
 
 def age(stage: Stage, run_id: str, seconds: float) -> None:
     """Nothing was heard of a run for so long."""
-    connection = sqlite3.connect(stage.folder / "server.db", timeout=10)
+    connection = sqlite3.connect(stage.folder / "server.db", timeout=PATIENCE)
     with connection:
         connection.execute("UPDATE runs SET heard_at = ? WHERE run_id = ?", (time.time() - seconds, run_id))
     connection.close()

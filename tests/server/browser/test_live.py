@@ -52,7 +52,7 @@ def test_whoever_reads_further_up_is_left_there(room: Room, stage: Stage) -> Non
     page = room.page()
     page.goto(f"{stage.url}/runs/reader")
     top = "document.getElementById('activity').scrollTop"
-    assert page.evaluate(top) > 100
+    page.wait_for_function(f"{top} > 100")
     page.evaluate(f"{top} = 50")
     stage.tell("reader", said(151, 20), sandbox="reader")
     expect(page.locator(".line.said").last).to_contain_text("word 170")
