@@ -1,4 +1,4 @@
-"""Patience: what must happen is waited for, for as long as the slowest machine needs; it costs nothing when it happens."""
+"""What must happen is waited for as long as the slowest machine needs. That costs nothing where it happens."""
 
 import asyncio
 import time

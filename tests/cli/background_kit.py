@@ -5,12 +5,12 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from cli.cli_kit import FIRST, Runs
+from patience import eventually
 from untildone.core.contract import Contract, commands
 from untildone.core.events import ContinuousCompleted, SettingsChanged
 from untildone.core.policy import AgentOptions, Policy, RunSpec
@@ -48,16 +48,6 @@ SAID = {
     },
     "parent_tool_use_id": None,
 }
-PATIENCE = 60.0
-
-
-def eventually(holds: Callable[[], Any], what: str = "it") -> Any:
-    """Wait until something is true; returns it."""
-    ends_at = time.monotonic() + PATIENCE
-    while not (found := holds()):
-        assert time.monotonic() < ends_at, f"{what} did not happen in time"
-        time.sleep(0.02)
-    return found
 
 
 def claude_that(program: Path, does: str) -> Path:
@@ -82,8 +72,11 @@ def reaping() -> Iterator[None]:
 
 
 def _own_children() -> set[int]:
-    lists = Path("/proc/self/task").glob("*/children")
-    return {int(pid) for path in lists for pid in path.read_text().split()}
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # threads come and go
+            found |= {int(pid) for pid in path.read_text().split()}
+    return found
 
 
 class Background:

@@ -45,7 +45,7 @@ class Elsewhere:
         me = ("-c", "user.name=A", "-c", "user.email=a@b")
         (self.folder / ".gitignore").write_text("NOTES.md\n")
         for words in (("init", "-q", "-b", "work"), ("add", "-A"), (*me, "commit", "-qm", "1")):
-            subprocess.run(["git", *words], cwd=self.folder, check=True, timeout=30)
+            subprocess.run(["git", *words], cwd=self.folder, check=True, timeout=240)
 
     def send(
         self, run_id: str, *last: Event, parcels: bool = True, notes: bytes = b"", below: str = ".", **spec: Any

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.background_kit import Background, cut_chain, eventually
+from cli.background_kit import Background, cut_chain
 from cli.cli_kit import Runs, Say
+from patience import eventually
 from untildone import config
 from untildone.core.chain import next_policy, next_run_id
 from untildone.core.events import ContinuousStarted

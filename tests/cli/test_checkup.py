@@ -279,7 +279,7 @@ def test_online_asks_the_real_claude(
 
 
 def git(folder: Path, *args: str) -> None:
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *args], cwd=folder, check=True, timeout=30)
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *args], cwd=folder, check=True, timeout=240)
 
 
 def test_the_folder_its_remote_and_who_commits(doctor: Callable[[], Said], project: Path, tmp_path: Path) -> None:

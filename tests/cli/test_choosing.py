@@ -16,7 +16,7 @@ from untildone.store.sqlite import SqliteLog
 
 
 def git(folder: Path, *args: str) -> str:
-    done = subprocess.run(["git", *args], cwd=folder, capture_output=True, check=True, timeout=30)
+    done = subprocess.run(["git", *args], cwd=folder, capture_output=True, check=True, timeout=240)
     return os.fsdecode(done.stdout).rstrip("\n")
 
 

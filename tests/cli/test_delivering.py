@@ -27,7 +27,7 @@ RUN = "abc123def456"
 
 
 def git(folder: Path, *args: str) -> str:
-    done = subprocess.run(["git", *args], cwd=folder, capture_output=True, check=True, timeout=30)
+    done = subprocess.run(["git", *args], cwd=folder, capture_output=True, check=True, timeout=240)
     return os.fsdecode(done.stdout).rstrip("\n")
 
 
@@ -277,13 +277,13 @@ def test_without_git_the_commands_that_are_told_work(say: Say, runs: Runs, proje
     said = say("rewind", "night", "1")
     assert said.code == 0, said.err
     compares, brings_back = re.findall("`(git --git-dir=[^`]*)`", said.out)
-    told = subprocess.run(shlex.split(compares), cwd=project, capture_output=True, check=True, timeout=30)
+    told = subprocess.run(shlex.split(compares), cwd=project, capture_output=True, check=True, timeout=240)
     assert b"iteration 3" in told.stdout
-    subprocess.run(shlex.split(brings_back), cwd=project, check=True, timeout=30)
+    subprocess.run(shlex.split(brings_back), cwd=project, check=True, timeout=240)
     assert (project / "a.txt").read_text() == "iteration 3\n"
     [shown] = re.findall("See the changes: `(git --git-dir=[^`]*)`", say("brief", "night").out)
     assert (
-        b"work 1" in subprocess.run(shlex.split(shown), cwd=store, capture_output=True, check=True, timeout=30).stdout
+        b"work 1" in subprocess.run(shlex.split(shown), cwd=store, capture_output=True, check=True, timeout=240).stdout
     )
 
 

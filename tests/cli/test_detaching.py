@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.background_kit import Background, cut_chain, eventually
+from cli.background_kit import Background, cut_chain
 from cli.cli_kit import DONE, FIRST, SUSPENDED, Runs, Say
+from patience import PATIENCE, eventually
 from untildone.core.chain import next_run_id
 from untildone.core.events import ContinuousResumed, PauseRequested, StopRequested
 from untildone.core.policy import AgentOptions, Policy
@@ -155,17 +156,17 @@ def leave_the_live_screen(run_id: str) -> None:
     if pid == 0:
         os.environ |= {"TERM": "xterm", "PYTHONUTF8": "1", "COLUMNS": "100", "LINES": "40"}
         os.execv(sys.executable, [sys.executable, "-m", "untildone", "attach", run_id])
-    shown = ""
-    while "Ctrl+C leaves it working ·" not in shown:
-        assert select.select([terminal], [], [], 60)[0], shown
-        shown += os.read(terminal, 4096).decode("utf-8", "replace")
+    shown = b""  # a read may end within a character
+    while "Ctrl+C leaves it working ·".encode() not in shown:
+        assert select.select([terminal], [], [], PATIENCE)[0], shown
+        shown += os.read(terminal, 4096)
     os.write(terminal, b"\x03")
-    while "goes on without you" not in shown:
-        assert select.select([terminal], [], [], 60)[0], shown
-        shown += os.read(terminal, 4096).decode("utf-8", "replace")
+    while b"goes on without you" not in shown:
+        assert select.select([terminal], [], [], PATIENCE)[0], shown
+        shown += os.read(terminal, 4096)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     os.close(terminal)
-    assert "stops and keeps" not in shown
+    assert b"stops and keeps" not in shown
 
 
 def test_a_driver_that_died_is_told_and_its_run_taken_up_again(say: Say, runs: Runs, background: Background) -> None:

@@ -7,8 +7,6 @@ import asyncio
 import gzip
 import json
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 
 from cli.cli_kit import Runs, Say
 from cli.far_kit import LINE, SESSION, STOPPED, Elsewhere
+from patience import eventually
 from untildone.agents.transcripts import transcript_path
 from untildone.core.contract import CheckSpec, Contract
 from untildone.core.events import (
@@ -137,7 +136,7 @@ def test_a_run_at_work_elsewhere_is_taken_only_when_asked(far: Elsewhere, say: S
 
 def test_a_run_that_has_just_stopped_is_free_and_found_by_its_name(far: Elsewhere, say: Say, runs: Runs) -> None:
     run_id = far.send("rests1")
-    wait_until(lambda: far.server.get(f"/runs/{run_id}")["name"] == "name-rests1")
+    eventually(lambda: far.server.get(f"/runs/{run_id}")["name"] == "name-rests1")
     said = say("resume", "--from-server", "name-rests1", "--sandbox-id", "my-desk")
     assert (said.code, "--take" in said.err) == (3, False), said
     assert far.server.get(f"/runs/{run_id}")["sandbox_id"] == "my-desk"
@@ -147,16 +146,9 @@ def test_a_run_that_has_just_stopped_is_free_and_found_by_its_name(far: Elsewher
 def test_a_name_that_several_runs_have_is_not_guessed(far: Elsewhere, say: Say, runs: Runs) -> None:
     for run_id in ("twin1", "twin2"):
         far.send(run_id, name="twin", parcels=False)
-        wait_until(lambda run_id=run_id: far.server.get(f"/runs/{run_id}")["name"] == "twin")
+        eventually(lambda run_id=run_id: far.server.get(f"/runs/{run_id}")["name"] == "twin")
     said = say("resume", "--from-server", "twin")
     assert (said.code, said.err.count("\n"), "twin1" in said.err, "twin2" in said.err) == (2, 1, True, True)
-
-
-def wait_until(holds: Callable[[], bool], patience: float = 60.0) -> None:
-    ends = time.monotonic() + patience
-    while not holds():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +246,7 @@ def test_a_folder_in_which_it_is_laid_out_already_will_do(far: Elsewhere, say: S
     """A machine may die before the log was written, or have lost its store: the same folder is no obstacle then."""
     me = ("-c", "user.name=A", "-c", "user.email=a@b")
     for words in (("init", "-q", "-b", "work"), ("add", "-A"), (*me, "commit", "-qm", "1")):
-        subprocess.run(["git", *words], cwd=far.folder, check=True, timeout=30)
+        subprocess.run(["git", *words], cwd=far.folder, check=True, timeout=240)
     run_id = far.send("crash1")
     assert say("resume", "--from-server", run_id, "--take", "--store", str(tmp_path / "lost")).code == 3
     assert runs.read(run_id) == []

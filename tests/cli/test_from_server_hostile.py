@@ -31,7 +31,7 @@ def test_notes_become_no_file_but_notes(far: Elsewhere, say: Say, project: Path,
     (far.folder / "sub").symlink_to(far.tmp)
     far.committed()
     run_id = far.send(f"notes-{name.replace('/', '-')}", notes_file=name, notes=b"[core]\n\tfsmonitor = touch /ran\n")
-    subprocess.run(["git", "clone", "-q", str(far.folder), str(project)], check=True, timeout=30)
+    subprocess.run(["git", "clone", "-q", str(far.folder), str(project)], check=True, timeout=240)
     (project / ".git" / "info" / "exclude").write_text("mine.md\n")
     (project / "mine.md").write_text("mine")
     said = say("resume", "--from-server", run_id, "--take")
@@ -65,7 +65,7 @@ def test_an_ignored_link_here_does_not_stand_in_for_the_folder(
     run_id = far.send("link2", notes_file="notes.md", below="out")
     home = tmp_path / "home"
     home.mkdir()
-    subprocess.run(["git", "clone", "-q", str(far.folder), str(project)], check=True, timeout=30)
+    subprocess.run(["git", "clone", "-q", str(far.folder), str(project)], check=True, timeout=240)
     (project / ".git" / "info" / "exclude").write_text("out\n")
     (project / "out").symlink_to(home)
     said = say("resume", "--from-server", run_id, "--take")
@@ -75,7 +75,7 @@ def test_an_ignored_link_here_does_not_stand_in_for_the_folder(
 
 def test_files_of_the_tree_that_act_by_themselves_need_a_yes(far: Elsewhere, say: Say, project: Path) -> None:
     far.committed()
-    subprocess.run(["git", "clone", "-q", str(far.folder), str(project)], check=True, timeout=30)
+    subprocess.run(["git", "clone", "-q", str(far.folder), str(project)], check=True, timeout=240)
     (far.folder / ".claude").mkdir()
     (far.folder / ".claude" / "settings.json").write_text('{"hooks": {}}')
     far.committed()

@@ -283,7 +283,7 @@ def test_the_display_fits_the_stream(stream: io.TextIOBase, term: str, verbose: 
 
 def test_choosing_plain_lines_loads_no_rich() -> None:
     program = "import sys, untildone.cli.progress; sys.exit('rich' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=30).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=240).returncode == 0
 
 
 PROGRAM = textwrap.dedent("""
@@ -315,7 +315,7 @@ def test_on_a_real_terminal(no_color: str) -> None:
     ) as child:
         os.close(theirs)
         text = _read_all(ours)
-        assert child.wait(30) == 0
+        assert child.wait(240) == 0
     os.close(ours)
     assert "done and verified" in text
     assert "a line of somebody else" in text

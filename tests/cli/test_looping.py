@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 from cli.cli_kit import FIRST, SUSPENDED, Runs, Say
 from notify.ear import listening
+from patience import PATIENCE, eventually
 from untildone.core import loop_file
 from untildone.hook import register, templates
 
@@ -221,7 +221,7 @@ def test_following_a_loop_shows_what_comes(say: Say, hook: Hook, store: Path, pr
             assert any("iteration 1 ended" in line and "1 file changed" in line for line in lines)
             stop(hook, "end")
             assert any("max_iterations_reached" in line for line in lines)
-            assert following.wait(60) == 0
+            assert following.wait(PATIENCE) == 0
         finally:
             following.kill()
 
@@ -556,10 +556,8 @@ def test_a_run_of_the_same_goal_is_another_run(say: Say, project: Path) -> None:
 
 def heard(ear: Any, number: int) -> list[dict[str, Any]]:
     """What a webhook was told, once it was told so often: the process that tells it is nobody's child."""
-    deadline = time.monotonic() + 60
-    while len(ear.heard) < number and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return ear.heard
+    eventually(lambda: len(ear.heard) >= number, f"note {number}")
+    return list(ear.heard)
 
 
 def test_milestones_and_the_end_reach_a_webhook(say: Say, hook: Hook, store: Path, project: Path) -> None:

@@ -17,7 +17,7 @@ from untildone.errors import UsageError, WorkspaceError
 
 
 def git(folder: Path, *args: str) -> str:
-    done = subprocess.run(["git", *args], cwd=folder, capture_output=True, check=True, timeout=30)
+    done = subprocess.run(["git", *args], cwd=folder, capture_output=True, check=True, timeout=240)
     return os.fsdecode(done.stdout).rstrip("\n")
 
 

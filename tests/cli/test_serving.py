@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from cli.cli_kit import Say
+from patience import PATIENCE, eventually
 from untildone.cli.serving import block, database_url, shown_database
 from untildone.server.context import ServerSettings
 
-PATIENCE = 90.0
 SERVE = (sys.executable, "-m", "untildone", "serve", "--port", "0")
 
 
@@ -53,13 +52,6 @@ def ended(process: "subprocess.Popen[str]", number: int) -> tuple[int, str, str]
     return process.returncode, out, err
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not path.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def pressed(link: str) -> tuple[int, str]:
     """What comes of pressing the button behind a link: status, and the cookie."""
     try:
@@ -74,10 +66,11 @@ def test_the_login_link_is_for_a_terminal() -> None:
     terminal, its = os.openpty()
     process = subprocess.Popen(SERVE, stdout=its)
     os.close(its)
-    said = ""
+    shown = b""  # a read may end within a character
     try:
-        while "\n  stop " not in said:
-            said += os.read(terminal, 4096).decode()
+        while b"\n  stop " not in shown:
+            shown += os.read(terminal, 4096)
+        said = shown.decode()
         link = re.search(r"http://\S+/login/\S+", said)
         assert link
         assert link[0].startswith(f"{said.split()[3]}/login/once_")
@@ -93,7 +86,7 @@ def test_the_login_link_is_for_a_terminal() -> None:
 def test_it_says_where_it_is_and_ends_with_one_line(say: Say, store: Path) -> None:
     noted = Path(f"{database_url(None).removeprefix('sqlite:///')}.address")
     with serving() as (process, said):
-        wait_for(noted)
+        eventually(noted.exists, "the note of its address")
         url = said.split()[3]
         # Into a log, which others read: nothing that opens the door.
         assert "once_" not in said
@@ -140,9 +133,7 @@ def test_tokens_of_the_command_work_while_it_runs_and_fail_at_once_when_revoked(
         assert status(secret) == 200
         rotated = say("token", "rotate", key_id)
         assert status(rotated.out.strip()) == 200
-        deadline = time.monotonic() + PATIENCE
-        while status(secret) != 401:
-            assert time.monotonic() < deadline
+        eventually(lambda: status(secret) == 401, "the end of the old token")
         link = say("token", "login", "--address", url).out.strip()
         assert pressed(link)[0] == 200
         assert pressed(link)[0] == 403
@@ -166,7 +157,7 @@ def test_the_environment_sets_everything(store: Path, tmp_path: Path) -> None:
     browser.write_text(f'#!/bin/sh\necho "$@" > {seen}.new; cat "${{1#file://}}" >> {seen}.new; mv {seen}.new {seen}\n')
     browser.chmod(0o755)
     with serving("--open", BROWSER=str(browser), **env) as (process, said):
-        wait_for(seen)
+        eventually(seen.exists, "the browser")
         arguments, _, page = seen.read_text().partition("\n")
         # What a browser is started with, everybody on the machine can read.
         assert "once_" not in arguments

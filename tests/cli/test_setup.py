@@ -131,7 +131,7 @@ def test_init_asks_at_a_terminal(project: Path, tmp_path: Path, answer: str, wri
         while chunk := os.read(ours, 4096):
             said += chunk
     os.close(ours)
-    assert process.wait(60) == 0, said
+    assert process.wait(240) == 0, said
     assert (project / "untildone.toml").is_file() is writes
     assert b"[contract]" in said
     assert (b"nothing was written" in said) is not writes

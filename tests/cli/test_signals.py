@@ -15,15 +15,14 @@ import pytest
 
 from cli.background_kit import claude_that
 from cli.cli_kit import Runs
+from patience import PATIENCE, eventually
 from untildone.core.events import ContinuousSuspended, StopRequested
-
-PATIENCE = 60.0
 
 
 @pytest.fixture
 def argv(tmp_path: Path, runs: Runs, project: Path) -> list[str]:
     """A run whose agent never says a word."""
-    program = claude_that(tmp_path / "claude", "exec sleep 300")
+    program = claude_that(tmp_path / "claude", "exec sleep 600")
     command = [sys.executable, "-m", "untildone", "run", "x", "--name", "night", "-m", "3"]
     return [*command, "--agent", "claude_cli", "--claude", str(program)]
 
@@ -108,14 +107,12 @@ def test_ctrl_c_before_the_run_has_begun_is_130_and_nothing_else(
     slow, reached = tmp_path / "bin" / "git", tmp_path / "reached"
     slow.parent.mkdir()
     slow.write_text(
-        f'#!/bin/sh\ncase "$*" in *{step}*) echo $$ > {reached}; exec sleep 300;; esac\nexec /usr/bin/git "$@"\n'
+        f'#!/bin/sh\ncase "$*" in *{step}*) echo $$ > {reached}; exec sleep 600;; esac\nexec /usr/bin/git "$@"\n'
     )
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        give_up = time.monotonic() + PATIENCE
-        while not reached.exists() and time.monotonic() < give_up:
-            time.sleep(0.01)
+        eventually(reached.exists, "the git command")
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=PATIENCE)
     assert (child.returncode, out, err) == (130, "", "untildone: stopping (SIGINT)\n")

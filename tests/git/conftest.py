@@ -23,7 +23,7 @@ class Project:
     path: Path
 
     def git(self, *args: str) -> str:
-        done = subprocess.run(["git", *args], cwd=self.path, capture_output=True, check=True, timeout=30)
+        done = subprocess.run(["git", *args], cwd=self.path, capture_output=True, check=True, timeout=240)
         return os.fsdecode(done.stdout).rstrip("\n")
 
     def write(self, name: str, text: str = "text\n") -> Path:

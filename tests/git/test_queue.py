@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 
 from git.conftest import Project
 from git.landing_kit import Looks, files_of, green, lander_in, run_git, untouched, work_on
+from patience import eventually
 from untildone.git.landings import landings_on
 from untildone.git.merging import Work
 from untildone.git.queue import Answer, Queue
@@ -268,9 +269,9 @@ def test_who_leads_dies_and_another_takes_the_turn(repo: Project) -> None:
     began = repo.path.parent / "began"
     # The check writes its pid as its last word before it sleeps. Nothing ends it with this driver, so the test does.
     first = start(repo.path, "a", commits["a"], "squash", f"exec >/dev/null; echo $$ > {began}; exec sleep 600")
-    wait_for(lambda: began.exists() and began.read_text().endswith("\n"))
+    eventually(lambda: began.exists() and began.read_text().endswith("\n"))
     others = {run: start(repo.path, run, commits[run]) for run in "bc"}
-    wait_for(lambda: len(list(line_of(repo.path).glob("*.work"))) == 3)
+    eventually(lambda: len(list(line_of(repo.path).glob("*.work"))) == 3)
     first.kill()
     assert end_of(first) == ""
     os.kill(int(began.read_text()), signal.SIGKILL)
@@ -279,14 +280,6 @@ def test_who_leads_dies_and_another_takes_the_turn(repo: Project) -> None:
     assert sorted(subjects(repo)) == ["first", "of b", "of c"]
     assert end_of(start(repo.path, "a", commits["a"])).startswith("landed ")
     assert sorted(subjects(repo)) == ["first", "of a", "of b", "of c"]
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = 60.0
-    while not holds():
-        deadline -= 0.02
-        assert deadline > 0, "it never came to that"
-        signal.sigtimedwait([], 0.02)
 
 
 SHIM = """#!/bin/sh
@@ -345,7 +338,7 @@ def killed_and_repeated(
     first = start(copy.path, "r1", commit, strategy, path=path)
     said = end_of(first)
     assert first.returncode == KILLED, said
-    wait_for(lambda: not any(copy.path.glob(".git/*.lock")))  # a git that its caller's death did not end
+    eventually(lambda: not any(copy.path.glob(".git/*.lock")))  # a git that its caller's death did not end
     if not checked_out:
         assert untouched(copy.path) == before
     assert end_of(start(copy.path, "r1", commit, strategy)).startswith("landed "), (number, side)
@@ -409,7 +402,7 @@ def test_who_leads_a_batch_dies_at_any_step(repo: Project, tmp_path: Path, numbe
     path, _ = git_that_kills(tmp_path / "bin", number, ("before", "after")[number // 2 % 2])
     with somebody_elses_turn(repo.path):
         drivers = {run: start(repo.path, run, commits[run], path=path if run == "a" else None) for run in "abc"}
-        wait_for(lambda: len(list(line_of(repo.path).glob("*.work"))) == 3)
+        eventually(lambda: len(list(line_of(repo.path).glob("*.work"))) == 3)
     said = {run: end_of(driver) for run, driver in drivers.items()}
     assert said["b"].startswith("landed ")
     assert said["c"].startswith("landed ")

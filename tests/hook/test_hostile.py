@@ -181,7 +181,7 @@ def test_many_stops_at_once_count_one_turn_each_at_most(stage: Stage) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     assert len(answers) == 6
     assert stage.turn == 1 + sum(map(goes_on, answers))
     assert len(stage.told("turn")) == sum(map(goes_on, answers)) >= 1

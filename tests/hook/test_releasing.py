@@ -12,6 +12,7 @@ import pytest
 from cli.background_kit import reaping
 from hook.stop_kit import SESSION, Stage, goes_on, next_text
 from notify.ear import listening
+from patience import eventually
 from untildone.core import loop_file
 from untildone.hook.releasing import history_path, release
 
@@ -134,9 +135,7 @@ def test_checks_that_follow_are_those_the_user_gave(stage: Stage) -> None:
 
 
 def heard(ear: Any, count: int) -> list[dict[str, Any]]:
-    until = time.monotonic() + 60
-    while len(ear.heard) < count and time.monotonic() < until:
-        time.sleep(0.02)
+    eventually(lambda: len(ear.heard) >= count, f"note {count}")
     return list(ear.heard)
 
 

@@ -153,7 +153,7 @@ def test_of_many_that_start_at_once_one_wins(stage: Stage) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     assert (len(refused), len(stage.told("started"))) == (7, 1)
     assert stage.told("started")[0]["goal"] in stage.file.read_text()
 

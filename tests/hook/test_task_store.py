@@ -77,7 +77,7 @@ def test_many_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     assert len({task.key for task in read_tasks(task_file(str(tmp_path)))}) == 20
 
 

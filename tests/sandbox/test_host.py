@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
 from processes import state_of
 from untildone.errors import AgentError, AgentMissing
 from untildone.ports import Process, Spawner
@@ -24,7 +25,6 @@ from untildone.witness.command import run_command
 pytestmark = pytest.mark.anyio
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-PATIENCE = 60.0
 CHECK = behind_guard(whole_tree=True)
 
 # A program with a child, a child in its own session, and one that dropped the environment too. All ignore SIGTERM.
@@ -253,9 +253,10 @@ from untildone.sandbox.host import HostSpawner
 async def main():
     spawner = HostSpawner(Path(sys.argv[2]))
     env = {"PATH": os.environ["PATH"], "UNTILDONE_RUN": "stopped-" + sys.argv[3]}
-    spawner.end_within(1.0)
     process = await spawner.spawn(["sh", "-c", sys.argv[1]], cwd="/", env=env)
     await process.read()
+    sys.stdin.readline()
+    spawner.end_within(1.0)
     os.kill(os.getpid(), signal.SIGSTOP)
     print(await process.wait(), spawner.has_enforced(), flush=True)
 
@@ -266,11 +267,14 @@ asyncio.run(main())
 async def test_a_stopped_loop_does_not_lift_the_limit_of_time(tmp_path: Path, token: str) -> None:
     script = f"trap '' INT; setsid sleep {token}1 & echo ready; exec sleep {token}2"
     argv = [sys.executable, "-c", STOPPED_LOOP, script, str(tmp_path), token]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as loop:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as loop:
         try:
             assert await eventually(lambda: len(living(token)) == 2)
+            assert loop.stdin is not None
+            loop.stdin.write("\n")
+            loop.stdin.flush()
             assert await eventually(lambda: not living(token))
-            assert state_of(loop.pid) == "T"
+            assert await eventually(lambda: state_of(loop.pid) == "T")
             loop.send_signal(signal.SIGCONT)
             assert loop.stdout is not None
             assert await asyncio.to_thread(loop.stdout.read) == f"{-signal.SIGTERM} True\n"
@@ -374,7 +378,7 @@ print(sorted(path for path in opened if "cgroup" in path or "mountinfo" in path)
 
 def test_a_sweep_where_processes_come_and_go_does_not_read_control_groups() -> None:
     """Groups that vanished while they were listed once ended runs."""
-    done = subprocess.run([sys.executable, "-c", BUSY_SWEEP], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([sys.executable, "-c", BUSY_SWEEP], capture_output=True, text=True, check=False, timeout=240)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

@@ -2,10 +2,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
+from patience import eventually
 from untildone.sandbox.inhibit import WAYS, awake
 
 HOLDS = """\
@@ -22,13 +21,6 @@ with awake({{"PATH": {path!r}}}):
     print("up", flush=True)
     sys.stdin.read()
 """
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    ends_at = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < ends_at, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def stage(folder: Path, name: str) -> str:

@@ -18,7 +18,7 @@ class TwoSecondSteps:
 
 
 async def test_a_passing_check(tmp_path):
-    check = CommandCheck("echo fine", cwd=tmp_path, timeout=30, clock=TwoSecondSteps())
+    check = CommandCheck("echo fine", cwd=tmp_path, timeout=240, clock=TwoSecondSteps())
     result = await check.run()
     assert check.name == "echo fine"
     assert (result.passed, result.exit_code, result.output_tail) == (True, 0, "fine\n")
@@ -27,7 +27,7 @@ async def test_a_passing_check(tmp_path):
 
 
 async def test_a_failing_check_keeps_its_evidence(tmp_path):
-    check = CommandCheck("echo 'E  assert 1 == 2'; exit 3", cwd=tmp_path, timeout=30, name="tests")
+    check = CommandCheck("echo 'E  assert 1 == 2'; exit 3", cwd=tmp_path, timeout=240, name="tests")
     result = await check.run()
     assert (result.name, result.passed, result.exit_code) == ("tests", False, 3)
     assert result.output_tail == "E  assert 1 == 2\n"
@@ -43,5 +43,5 @@ async def test_a_login_is_neither_given_nor_told(tmp_path, monkeypatch):
     monkeypatch.setenv("GITHUB_TOKEN", "login-of-the-user")
     (tmp_path / "found").write_text("login-of-the-user")
     keeping = Keeping(withheld=frozenset({"GITHUB_TOKEN"}), masked=("login-of-the-user",))
-    check = CommandCheck('echo "<$GITHUB_TOKEN>"; cat found', cwd=tmp_path, timeout=30, keeping=keeping)
+    check = CommandCheck('echo "<$GITHUB_TOKEN>"; cat found', cwd=tmp_path, timeout=240, keeping=keeping)
     assert (await check.run()).output_tail == "<>\n[secret: login]"

@@ -7,7 +7,7 @@ from untildone.witness.usher import FolderUsher
 
 @pytest.mark.anyio
 async def test_call_hands_the_facts_over(tmp_path):
-    assert await FolderUsher(tmp_path).call("cat; exit 4", b'{"n": 1}', timeout=30) == (4, '{"n": 1}')
+    assert await FolderUsher(tmp_path).call("cat; exit 4", b'{"n": 1}', timeout=240) == (4, '{"n": 1}')
     assert (await FolderUsher(tmp_path).call("sleep 60", b"", timeout=0.2))[0] is None
 
 
