@@ -4,12 +4,14 @@ import asyncio
 import os
 import subprocess
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from containers_kit import IMAGE, Daemon, Engine, docker_engine, podman_engine
+from patience import PATIENCE
 from sandbox.test_host import FAMILY, eventually, feed, living
 from untildone.core.door import Refused, Table
 from untildone.errors import AgentError
@@ -17,34 +19,43 @@ from untildone.ports import Sandbox, Watcher
 from untildone.sandbox.agents_view import Quarters, view
 from untildone.sandbox.boxed import BoxedSpawner
 from untildone.sandbox.bubblewrap import Bubblewrap, can_enclose
+from untildone.sandbox.containers import ENGINES, Containers, find_engine
 from untildone.sandbox.host import HostSpawner
 from untildone.sandbox.view import View
 from untildone.sandbox.walls import Walls
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE = 120.0
 ENV = {"PATH": "/usr/bin:/bin"}
-KINDS = ("host", "bwrap")
-WALLED = KINDS[1:]
+SOAKED = tuple(pytest.param(kind, marks=pytest.mark.soak) for kind in ENGINES)
+WALLED = ("bwrap", *SOAKED)
 
 
 class Box:
     """A sandbox around one folder."""
 
-    def __init__(self, kind: str, tmp: Path) -> None:
+    def __init__(self, kind: str, tmp: Path, engine: Engine | None = None) -> None:
         self.folder, self._tmp = tmp / "home" / "project", tmp
         self.folder.mkdir(parents=True)
         self.refused: list[Refused] = []
-        host = HostSpawner()
-        self.sandbox: Sandbox = host if kind == "host" else BoxedSpawner(host, self._walls(host), Table())
+        self._engine = engine
+        self._host = HostSpawner()
+        self.env = ENV | {"HOME": str(tmp / "home")}
+        self.sandbox: Sandbox = self._host if kind == "host" else BoxedSpawner(self._host, self.walls(), Table())
 
-    def _walls(self, host: HostSpawner) -> Walls:
-        probe = can_enclose()
-        return Bubblewrap(host, lambda _: self._view(as_user=probe.as_user), program=probe.program)
+    def walls(self, *needs: str) -> Walls:
+        if self._engine is None:
+            probe = can_enclose()
+            return Bubblewrap(self._host, lambda _: self._view(as_user=probe.as_user), program=probe.program)
+        found = find_engine(self._engine.kind, {**ENV, **self._engine.env})
+        return Containers(
+            self._host, lambda _: self._view(of_image=True),
+            engine=found, image=IMAGE, name=f"test-{self._tmp.name}", folder=str(self.folder), needs=needs or ("git",),
+        )  # fmt: skip
 
-    def _view(self, *, as_user: bool) -> View:
-        quarters = Quarters(around=self._tmp / "around", home=self._tmp / "home", writable=(self.folder,))
+    def _view(self, *, as_user: bool = False, of_image: bool = False) -> View:
+        around, home = self._tmp / "around", self._tmp / "home"
+        quarters = Quarters(around=around, home=home, writable=(self.folder,), of_image=of_image)
         return view(quarters, ENV, root=False, as_user=os.geteuid() != 0 or as_user)
 
     @asynccontextmanager
@@ -55,7 +66,7 @@ class Box:
 
     async def run(self, *argv: str, stdin: bytes | None = None) -> tuple[int, bytes, str]:
         process = await self.sandbox.spawn(
-            argv, cwd=str(self.folder), env=ENV, stdin="null" if stdin is None else "pipe"
+            argv, cwd=str(self.folder), env=self.env, stdin="null" if stdin is None else "pipe"
         )
         feeding = asyncio.create_task(feed(process, stdin)) if stdin is not None else None
         output = bytearray()
@@ -68,16 +79,30 @@ class Box:
     def command(self, *argv: str, **env: str) -> str:
         """What a command of the loop's own prints."""
         words = self.sandbox.words(str(self.folder))
-        done = subprocess.run([*words, *argv], env={**ENV, **env}, capture_output=True, text=True, check=True)
+        done = subprocess.run([*words, *argv], env={**self.env, **env}, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
         return done.stdout
+
+
+@pytest.fixture(scope="session")
+def docker() -> Iterator[tuple[Engine, Daemon]]:
+    with docker_engine() as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[Engine]:
+    with podman_engine() as engine:
+        yield engine
 
 
 @pytest.fixture
 def box(request: pytest.FixtureRequest, tmp_path: Path) -> Box:
-    return Box(request.param, tmp_path)
+    engine = request.getfixturevalue(request.param) if request.param in ENGINES else None
+    return Box(request.param, tmp_path, engine[0] if isinstance(engine, tuple) else engine)
 
 
-on_all = pytest.mark.parametrize("box", KINDS, indirect=True)
+on_all = pytest.mark.parametrize("box", ["host", *WALLED], indirect=True)
 behind_walls = pytest.mark.parametrize("box", WALLED, indirect=True)
 
 
@@ -102,7 +127,7 @@ async def test_a_command_of_the_loop_works_in_the_folder_with_its_environment(bo
 async def test_end_lets_nothing_survive(box: Box) -> None:
     token = str(uuid.uuid4().int)[:9]
     async with box.open() as sandbox:
-        process = await sandbox.spawn(["sh", "-c", FAMILY.format(token=token)], cwd=str(box.folder), env=ENV)
+        process = await sandbox.spawn(["sh", "-c", FAMILY.format(token=token)], cwd=str(box.folder), env=box.env)
         assert await process.read() == b"ready\n"
         assert await eventually(lambda: len(living(token)) == 5)
         assert len(process.family()) > 5

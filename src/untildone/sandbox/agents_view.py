@@ -32,6 +32,8 @@ class Quarters:
     own: tuple[Path, ...] = ()
     """untildone's own folders, which no agent sees."""
     programs: tuple[str, ...] = ()
+    of_image: bool = False
+    """The system and its tools are those of an image: nothing of this machine's is lent but the programs."""
 
 
 def view(quarters: Quarters, env: Mapping[str, str], *, root: bool, as_user: bool) -> View:
@@ -42,11 +44,10 @@ def view(quarters: Quarters, env: Mapping[str, str], *, root: bool, as_user: boo
             raise NoSandbox(f"{folder} holds your home, and an agent in a sandbox works in a folder below it")
     hidden = tuple(place for name in _names("/") if name not in _PUBLIC and (place := Path("/", name)).is_dir())
     around = Surroundings(home=home, hidden=hidden, trees=quarters.writable, own=quarters.own)
-    mounts = {mount.place: mount for mount in _system()}
-    for mount in _own_folders(quarters.around, home):
-        mounts[mount.place] = mount
-    for place in toolchains(_naming_folders(env), quarters.programs, around):
-        mounts[str(place)] = Mount(place=str(place), kind="read", source=str(place))
+    system = () if quarters.of_image else _system()
+    mounts = {mount.place: mount for mount in (*system, *_own_folders(quarters.around, home))}
+    for tool in _tools(quarters, env, around):
+        mounts[tool.place] = tool
     for folder in quarters.writable:
         mounts[str(folder)] = Mount(place=str(folder), kind="write", source=str(folder))
     for folder in quarters.own:
@@ -58,6 +59,14 @@ def view(quarters: Quarters, env: Mapping[str, str], *, root: bool, as_user: boo
     for source, seen_at, may_write in quarters.lent:
         mounts[str(seen_at)] = Mount(place=str(seen_at), kind="write" if may_write else "read", source=str(source))
     return View(mounts=tuple(mounts.values()), whole_system=False, network=False, root=root, as_user=as_user)
+
+
+def _tools(quarters: Quarters, env: Mapping[str, str], around: Surroundings) -> list[Mount]:
+    if quarters.of_image:
+        sources = {program: os.path.realpath(program) for program in quarters.programs}
+    else:
+        sources = {str(place): str(place) for place in toolchains(_naming_folders(env), quarters.programs, around)}
+    return [Mount(place=place, kind="read", source=source) for place, source in sources.items()]
 
 
 def _naming_folders(env: Mapping[str, str]) -> dict[str, str]:

@@ -13,9 +13,10 @@ from typing import Literal
 
 from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
+from untildone.errors import AgentError
 from untildone.sandbox.host import HostProcess, HostSpawner
 from untildone.sandbox.view import Mount, View
-from untildone.sandbox.walls import Held
+from untildone.sandbox.walls import Close, MakeDoor
 
 INSTALL = "install bubblewrap (`sudo apt-get install bubblewrap`)"
 
@@ -25,6 +26,8 @@ _ROOT_MAY = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERV
 # Root may write there without any capability: a setting names the program that the kernel starts after a crash.
 _OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger")
 _PROBE_TIMEOUT = 10.0
+_BEGIN_PATIENCE = 20.0
+_GLANCE = 0.005
 _SAID = 200
 _WORDS = {"empty": ("--tmpfs",), "read": ("--ro-bind",), "write": ("--bind",), "link": ("--symlink",)}
 
@@ -61,59 +64,81 @@ class Probe:
 
 
 class Bubblewrap:
-    """sandbox.Walls: a namespace for each program, which ends with it."""
+    """sandbox.Walls: namespaces for each program, which end with it."""
 
     def __init__(self, host: HostSpawner, look: Callable[[str], View], *, program: str = "bwrap") -> None:
         """`look` says what is seen by a program that works in a folder."""
         self._host = host
         self._look = look
         self._program = program
+        self._make_door: MakeDoor | None = None
+        self._watches: set[asyncio.Task[None]] = set()
 
-    def stand(self) -> contextlib.AbstractAsyncContextManager[None]:
+    @asynccontextmanager
+    async def stand(self, make_door: MakeDoor) -> AsyncIterator[None]:
         """sandbox.Walls. Nothing is shared, and nothing outlives its program."""
-        return contextlib.nullcontext()
+        self._make_door = make_door
+        try:
+            yield
+        finally:
+            for watch in self._watches:
+                watch.cancel()
+            await asyncio.gather(*self._watches, return_exceptions=True)
 
     def words(self, cwd: str) -> tuple[str, ...]:
         """sandbox.Walls."""
         return (*enclosed(self._look(cwd), program=self._program), "--chdir", os.path.realpath(cwd), "--")
 
-    @asynccontextmanager
-    async def hold(
+    async def start(
         self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"]
-    ) -> AsyncIterator[Held]:
-        """sandbox.Walls."""
+    ) -> HostProcess:
+        """sandbox.Walls. Bubblewrap waits until it can read from a pipe, with all but the program itself made."""
+        assert self._make_door is not None, "a sandbox without a door"
         first, *words = await asyncio.to_thread(self.words, cwd)
-        waiting, opening = os.pipe()
+        waiting, release = os.pipe()
         try:
             process = await self._host.spawn(
                 (first, "--block-fd", str(waiting), *words, *argv),
                 cwd=cwd, env=env, stdin=stdin, apart=True, files=(waiting,),
             )  # fmt: skip
             try:
-                yield _waiting_at(process, opening)
+                close = await self._make_door(await _inside(process))
             except BaseException:
                 await process.end(0.0)
                 raise
+            os.write(release, b".")
         finally:
             os.close(waiting)
-            os.close(opening)
+            os.close(release)
+        watch = asyncio.create_task(_close_after(process, close))
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
+        return process
 
 
-def _waiting_at(process: HostProcess, gate: int) -> Held:
-    """Bubblewrap waits until something comes through the gate, with all but the program itself made."""
+async def _close_after(process: HostProcess, close: Close) -> None:
+    """A socket that listens keeps its network alive, and with it all that the kernel holds for it."""
+    try:
+        await process.wait()
+    finally:
+        close()
+
+
+async def _inside(process: HostProcess) -> int:
+    """A process in the network that is made for a program. AgentError if there will be none."""
     ours = _network_of("self")
-
-    def find_inside() -> int | None:
-        for pid in sorted(process.family()):
-            with contextlib.suppress(OSError):
-                if _network_of(pid) != ours:
-                    return pid
-        return None
-
-    async def release() -> None:
-        os.write(gate, b".")
-
-    return Held(process, find_inside, release)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_BEGIN_PATIENCE):
+            while family := process.family():
+                for pid in sorted(family):
+                    with contextlib.suppress(OSError):
+                        if _network_of(pid) != ours:
+                            return pid
+                await asyncio.sleep(_GLANCE)  # nothing tells of it
+    await process.end(0.0)
+    await process.wait()
+    said = one_line(process.stderr_tail().strip(), _SAID)
+    raise AgentError(f"the sandbox did not start: {said or 'it ended at once'}")
 
 
 def _network_of(pid: int | str) -> Path:

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import os
+import select
 import shutil
 import signal
 import sys
 import time
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -61,12 +63,21 @@ class HostProcess:
         self._stdout = stdout
         self._stderr = bytearray()
         self._drain = asyncio.create_task(self._drain_stderr())
-        self._vitals = TreeVitals(process.pid)
+        self._adopted: _Held | None = None
+        self._vitals = TreeVitals()
 
     @property
     def pid(self) -> int:
         """The guard's pid: the root of the program's whole tree."""
         return self._process.pid
+
+    def adopt(self, pid: int) -> None:
+        """Take a process and all below it for part of its tree: the first one of a container. It ends with it."""
+        self._adopted = _Held(pid)
+
+    def _roots(self) -> list[int]:
+        own = [self.pid] if self._process.returncode is None else []
+        return [*own, *([self._adopted.pid] if self._adopted and self._adopted.lives() else [])]
 
     async def read(self, size: int = 1 << 16) -> bytes:
         """Return the next bytes of its stdout; b"" at its end."""
@@ -108,24 +119,30 @@ class HostProcess:
 
     def vitals(self) -> Pulse:
         """Return what its whole tree did so far."""
-        return self._vitals.look()
+        roots = self._roots()
+        return self._vitals.look({*roots, *(pid for root in roots for pid in guard.descendants(root))} - {self.pid})
 
     def family(self) -> set[int]:
         """Return every living process of its tree."""
-        if self._process.returncode is not None:
-            return set()
-        return {self.pid, *(pid for pid in guard.descendants(self.pid) if not guard.is_zombie(pid))}
+        roots = self._roots()
+        return {*roots, *(pid for root in roots for pid in guard.descendants(root) if not guard.is_zombie(pid))}
 
     def at_rest(self) -> set[int]:
         """The program and what serves it, all in its own session; empty if it waits for something in another one."""
         family = self.family()
-        resting = {pid for pid in family if _session_of(pid) == self.pid}
+        sessions = {_session_of(root) for root in self._roots()} - {-1}
+        resting = {pid for pid in family if _session_of(pid) in sessions}
         guards = {pid for pid in resting if _is_guard(pid)}
         waited_for = {pid for pid in family - resting if guard.parent_of(pid) in resting - guards}
         return set() if waited_for else resting
 
     async def end(self, grace: float = 2.0) -> None:
         """SIGINT, SIGTERM, then kill the whole tree, escapees too."""
+        await self._end_tree(grace)
+        if self._adopted is not None:
+            self._adopted.kill()
+
+    async def _end_tree(self, grace: float) -> None:
         # A second SIGTERM tells the guard to kill at once.
         for number, patience in (
             (signal.SIGINT, grace / 2),
@@ -156,6 +173,33 @@ class HostProcess:
             self._stderr += chunk
             if len(self._stderr) > 2 * STDERR_KEPT:
                 del self._stderr[:-STDERR_KEPT]
+
+
+class _Held:
+    """A process that is held by more than its number, which another one gets when it is gone."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self._file = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self._file = -1
+        else:
+            weakref.finalize(self, os.close, self._file)
+
+    def lives(self) -> bool:
+        """Whether it has not ended."""
+        if self._file < 0:
+            return False
+        ended = select.poll()
+        ended.register(self._file, select.POLLIN)
+        return not ended.poll(0)
+
+    def kill(self) -> None:
+        """The first process of a container takes all others along."""
+        if self._file >= 0:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(self._file, signal.SIGKILL)
 
 
 class HostSpawner:

@@ -10,10 +10,10 @@ import contextlib
 import os
 import socket
 import struct
+from collections.abc import Iterable
 
 from untildone.core.dataclass import dataclass
 from untildone.core.liveness import Pulse
-from untildone.sandbox.guard import descendants
 
 _SOCK_DIAG = 4
 _BY_FAMILY = 20
@@ -44,11 +44,10 @@ class _Seen:
 class TreeVitals:
     """Adds up what a tree does, look by look: what ended in between must not make the sums smaller.
 
-    Its root is a guard, which looks at the loop every second: that is no sign of life.
+    The guard is not part of it: it looks at the loop every second, which is no sign of life.
     """
 
-    def __init__(self, root: int) -> None:
-        self._root = root
+    def __init__(self) -> None:
         self._can_tell = os.path.exists("/proc/self/stat")  # noqa: PTH110 - one stat
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._processes: dict[tuple[int, bytes], _Seen] = {}
@@ -57,13 +56,13 @@ class TreeVitals:
         self._io = 0
         self._count = 0
 
-    def look(self) -> Pulse:
-        """Return the sums up to now."""
+    def look(self, tree: Iterable[int]) -> Pulse:
+        """Return the sums up to now. `tree`: the processes that there are."""
         if not self._can_tell:
             return Pulse()
         inodes: set[int] = set()
         processes: dict[tuple[int, bytes], _Seen] = {}
-        for pid in descendants(self._root):
+        for pid in tree:
             if (found := self._process(pid)) is not None:
                 key, seen = found
                 processes[key] = seen

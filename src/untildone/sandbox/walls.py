@@ -2,32 +2,26 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from untildone.sandbox.host import HostProcess
 
-
-class Held(NamedTuple):
-    """A program that is started, and waits inside for its door."""
-
-    process: HostProcess
-    find_inside: Callable[[], int | None]
-    """The id of a process in its network, as soon as there is one."""
-    release: Callable[[], Awaitable[None]]
-    """Let the program begin."""
+Close = Callable[[], None]
+MakeDoor = Callable[[int], Awaitable[Close]]
+"""Opens the door in the network of a process, and returns what closes it there."""
 
 
 class Walls(Protocol):
     """A kind of sandbox: bubblewrap, or an engine for containers."""
 
-    def stand(self) -> AbstractAsyncContextManager[None]:
+    def stand(self, make_door: MakeDoor) -> AbstractAsyncContextManager[None]:
         """Until the end of the block programs can be shut in; nothing is left of them then, nor of a dead driver's."""
         ...
 
-    def hold(
+    async def start(
         self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"]
-    ) -> AbstractAsyncContextManager[Held]:
-        """Start a program up to the moment before it does anything. Ends it if the block fails."""
+    ) -> HostProcess:
+        """Start a program inside; there is a door in its network before it does anything."""
         ...
 
     def words(self, cwd: str) -> tuple[str, ...]:
