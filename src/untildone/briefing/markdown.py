@@ -224,6 +224,10 @@ def _not_done(view: RunView, state: LoopState, found: Gathered) -> list[str]:
         f"- The agent could not reach {span(host)}: {span(f'--allow-host {host}')} allows it."
         for host in view.refused_hosts
     ]
+    lines += [
+        f"- The agent used too much: {span(said, 200)}. {span('--' + what.replace('_', '-'))} is the bound."
+        for what, said in state.exceeded
+    ]
     if view.breaker_state != "closed":
         lines.append(f"- The circuit breaker: {span(view.breaker)}.")
     lines += _failing_checks(found)

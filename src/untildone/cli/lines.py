@@ -18,6 +18,8 @@ _BOOKKEEPING = (
     tr.IterationFilesChanged,
 )
 
+_TOLD_OF_AGENTS = (tr.AgentPriceUnknown, tr.AgentHostRefused, tr.AgentBoundExceeded, tr.AgentBooksDiffer)
+
 # Trouble inside an iteration that explains why nothing seems to happen.
 _TELLING = frozenset({
     "api_retry", "rate_limit_event", "compact_boundary", "permission_denied", "model_fallback",
@@ -55,6 +57,7 @@ _TONES: dict[type[ev.Event], Tone] = {
     ev.MessageReceived: "warn",
     tr.AgentHostRefused: "warn",
     tr.AgentBooksDiffer: "warn",
+    tr.AgentBoundExceeded: "warn",
     tr.AgentPriceUnknown: "warn",
     tr.AgentToolUse: "quiet",
     tr.AgentToolResult: "bad",
@@ -68,9 +71,7 @@ def is_worth_a_line(event: ev.Event) -> bool:
     """Would a person who watches, but not closely, want to read this?"""
     if isinstance(event, tr.AgentSystem):
         return event.subtype in _TELLING
-    return isinstance(event, tr.AgentPriceUnknown | tr.AgentHostRefused | tr.AgentBooksDiffer) or not isinstance(
-        event, (tr.AgentEvent, *_BOOKKEEPING)
-    )
+    return isinstance(event, _TOLD_OF_AGENTS) or not isinstance(event, (tr.AgentEvent, *_BOOKKEEPING))
 
 
 def tone(event: ev.Event) -> Tone:

@@ -485,5 +485,6 @@ HANDLERS: dict[type[ev.Event], Handler] = {
     tr.AgentWoken: heard.woken,
     tr.AgentHostRefused: heard.host_refused,
     tr.AgentBooksDiffer: heard.books_differ,
+    tr.AgentBoundExceeded: heard.bound_exceeded,
     tr.AgentQuota: _quota,
 }

@@ -64,6 +64,12 @@ def host_refused(state: LoopState, event: tr.AgentHostRefused, _: float) -> Loop
     return replace(state, refused_hosts=(*known, event.host))
 
 
+def bound_exceeded(state: LoopState, event: tr.AgentBoundExceeded, _: float) -> LoopState:
+    """Each bound is remembered as it was exceeded last."""
+    others = tuple(one for one in state.exceeded if one[0] != event.what)
+    return replace(state, exceeded=(*others, (event.what, event.said)))
+
+
 def price_unknown(state: LoopState, event: tr.AgentPriceUnknown, _: float) -> LoopState:
     """A model without a known price: told once in a run."""
     return replace(state, unpriced=(*state.unpriced, event.model))

@@ -128,6 +128,10 @@ def _host_refused(event: tr.AgentHostRefused, _: float) -> str:
     return one_line(f"the agent could not reach {event.host}: {event.why}", _DETAIL)
 
 
+def _bound_exceeded(event: tr.AgentBoundExceeded, _: float) -> str:
+    return one_line(f"the agent used too much ({event.what}): {event.said}", _DETAIL)
+
+
 def _books_differ(event: tr.AgentBooksDiffer, _: float) -> str:
     untold = f" ({count(event.replies, 'reply')} it does not tell of)" if event.replies else ""
     told, passed = dollars(event.told_usd), dollars(event.passed_usd)
@@ -139,6 +143,7 @@ AGENT_LINERS: Mapping[type[ev.Event], Liner] = {
     tr.AgentPriceUnknown: _price_unknown,
     tr.AgentHostRefused: _host_refused,
     tr.AgentBooksDiffer: _books_differ,
+    tr.AgentBoundExceeded: _bound_exceeded,
     tr.AgentWoken: lambda *_: "the result of a background task started another turn of the agent",
     tr.AgentReplyStarted: _silent,
     tr.AgentReply: _silent,

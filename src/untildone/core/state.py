@@ -356,6 +356,8 @@ class LoopState:
     sandbox: str = ""
     """Where the agent works, as the last driver said."""
     refused_hosts: tuple[str, ...] = ()
+    exceeded: tuple[tuple[str, str], ...] = ()
+    """Bounds of its sandbox that the agent exceeded, by setting, and what was done about it."""
     """Hosts that the agent could not reach from its sandbox."""
     usage_limit_hit: bool = False
     """A usage or rate limit was met at least once."""

@@ -108,6 +108,17 @@ class AgentHostRefused(AgentEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentBoundExceeded(AgentEvent):
+    """What works in the sandbox used more than it may, and something of it was ended."""
+
+    TYPE: ClassVar[str] = "agent.bound_exceeded"
+    KIND: ClassVar[Kind] = "control"
+    what: str
+    """`memory`, `pids` or `disk_reserve`: the setting that says how much."""
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentWoken(AgentEvent):
     """The result of a background task started another turn of the agent, and that turn is over."""
 
