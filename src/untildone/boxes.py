@@ -3,7 +3,7 @@
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
@@ -11,9 +11,10 @@ from untildone.agents.lodging import CREDENTIALS, Lent, Lodging, lodge, user_set
 from untildone.agents.wire_notes import WireNotes
 from untildone.core.dataclass import dataclass
 from untildone.core.door import PORT, REGISTRIES, Refused, Table, host_rules
+from untildone.core.event import Event
 from untildone.core.model_access import ModelAccess, environment_inside, model_access
-from untildone.core.policy import AgentOptions, RunSpec
-from untildone.core.trace import AgentHostRefused
+from untildone.core.policy import BOXED, ENGINES, AgentOptions, RunSpec
+from untildone.core.trace import AgentBoundExceeded, AgentHostRefused
 from untildone.engine.journal import Journal
 from untildone.errors import NoSandbox, UntildoneError
 from untildone.git.discard import discard
@@ -21,13 +22,16 @@ from untildone.git.untouchable import Reach, reach
 from untildone.ports import Sandbox, Watcher
 from untildone.sandbox.agents_view import Quarters, view
 from untildone.sandbox.boxed import BoxedSpawner
-from untildone.sandbox.bubblewrap import INSTALL, Bubblewrap, Probe, can_enclose
+from untildone.sandbox.bubblewrap import INSTALL, Bubblewrap, can_enclose
+from untildone.sandbox.containers import DEFAULT_IMAGE, Containers, find_engine, interpreter_of, require_image
 from untildone.sandbox.host import HostSpawner, behind_guard
 from untildone.sandbox.view import View
+from untildone.sandbox.walls import Walls
 from untildone.store.leftovers import BOXES
 
 _MOST_HOSTS = 50
 _FILES = "files"
+_OWN = "UNTILDONE_"
 _OF_THE_USER = r"^(user\.(name|email)|core\.(autocrlf|eol)|init\.defaultbranch)$"
 
 
@@ -35,6 +39,7 @@ _OF_THE_USER = r"^(user\.(name|email)|core\.(autocrlf|eol)|init\.defaultbranch)$
 class Box:
     """Where an agent is started, and with which environment."""
 
+    kind: str
     spawner: Sandbox
     env: Mapping[str, str]
     access: ModelAccess
@@ -79,11 +84,25 @@ class Lodger:
         return self.state_dir / BOXES / self.name
 
 
+def wanted_kinds(options: AgentOptions) -> tuple[str, ...]:
+    """The sandboxes that would do, in order of preference; none: the agent works on the host."""
+    if options.image and options.sandbox in {"auto", "none"}:
+        return ENGINES
+    return ("bwrap",) if options.sandbox == "auto" else (options.sandbox,) if options.sandbox in BOXED else ()
+
+
 def box_for(lodger: Lodger, host: HostSpawner) -> Box:
     """The box of an agent. NoSandbox where there can be none; nothing falls back to the host by itself."""
-    probe = can_enclose()
-    if probe.trouble:
-        raise NoSandbox(f"{probe.trouble}; {INSTALL}")
+    troubles = []
+    for kind in wanted_kinds(lodger.spec.options):
+        try:
+            return _box(kind, lodger, host)
+        except NoSandbox as trouble:
+            troubles.append(str(trouble))
+    raise NoSandbox("; ".join(troubles))
+
+
+def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
     options, config_dir = lodger.spec.options, lodger.config_dir
     settings = user_settings(config_dir)
     access = model_access(lodger.env, settings, has_login=(config_dir / CREDENTIALS).exists())
@@ -103,12 +122,41 @@ def box_for(lodger: Lodger, host: HostSpawner) -> Box:
             around=lodger.around,
             is_named="CLAUDE_CONFIG_DIR" in lodger.env,
         )
-        return _view(lodger, probe, reached, lodge(lodging, access, settings))
+        return _view(lodger, kind, reached, lodge(lodging, access, settings))
 
     env = environment_inside(lodger.env, access, port=PORT, passed=options.pass_env)
-    walls = Bubblewrap(host, look, program=probe.program)
+    walls, more = _walls(kind, lodger, host, look)
+    if kind in ENGINES:
+        env = _without_places(env, look(lodger.spec.cwd)) | more
     spawner = BoxedSpawner(host, walls, table_for(options, access))
-    return Box(spawner=spawner, env=env, access=access, around=lodger.around)
+    return Box(kind=kind, spawner=spawner, env=env, access=access, around=lodger.around)
+
+
+def _walls(kind: str, lodger: Lodger, host: HostSpawner, look: Callable[[str], View]) -> tuple[Walls, dict[str, str]]:
+    """With what the environment is to have for them. NoSandbox if they cannot be had here."""
+    if kind == "bwrap":
+        probe = can_enclose()
+        if probe.trouble:
+            raise NoSandbox(f"{probe.trouble}; {INSTALL}")
+        return Bubblewrap(host, look, program=probe.program), {}
+    engine, image = find_engine(kind, lodger.env), lodger.spec.options.image or DEFAULT_IMAGE
+    needs = ("git", interpreter_of(lodger.claude))
+    require_image(engine, image)
+    walls = Containers(
+        host, look, engine=engine, image=image, name=lodger.name, folder=lodger.spec.cwd, needs=needs
+    )  # fmt: skip
+    # Claude Code refuses to work as root without permissions where this does not say that it may.
+    return walls, {"IS_SANDBOX": "1"} if engine.root else {}
+
+
+def _without_places(env: Mapping[str, str], seen: View) -> dict[str, str]:
+    """Without variables that name places of this machine which are not seen inside; the image has its own."""
+
+    def is_there(value: str) -> bool:
+        places = value.split(os.pathsep) if value.startswith("/") else []
+        return all(any(Path(place).is_relative_to(mount.place) for mount in seen.mounts) for place in places)
+
+    return {name: value for name, value in env.items() if name == "PATH" or name.startswith(_OWN) or is_there(value)}
 
 
 def table_for(options: AgentOptions, access: ModelAccess) -> Table:
@@ -124,17 +172,24 @@ async def opened(boxes: Sequence[Box], journal: Journal, notes: WireNotes) -> As
     known: set[str] = set()
     telling: set[asyncio.Task[None]] = set()
 
+    def tell(event: Event) -> None:
+        task = asyncio.create_task(_told(journal, event))
+        telling.add(task)
+        task.add_done_callback(telling.discard)
+
     def refused(one: Refused) -> None:
         if one.host in known or len(known) >= _MOST_HOSTS:
             return
         known.add(one.host)
-        task = asyncio.create_task(_told(journal, one))
-        telling.add(task)
-        task.add_done_callback(telling.discard)
+        tell(AgentHostRefused(host=one.host, why=one.said))
+
+    def exceeded(what: str, said: str) -> None:
+        tell(AgentBoundExceeded(what=what, said=said))
 
     async with AsyncExitStack() as doors:
         for box in boxes:
-            await doors.enter_async_context(box.spawner.open(Watcher(asked=notes.request, refused=refused)))
+            watcher = Watcher(asked=notes.request, refused=refused, exceeded=exceeded)
+            await doors.enter_async_context(box.spawner.open(watcher))
         try:
             yield
         finally:
@@ -144,12 +199,12 @@ async def opened(boxes: Sequence[Box], journal: Journal, notes: WireNotes) -> As
             discard(box.around, into=box.around.parent)
 
 
-async def _told(journal: Journal, one: Refused) -> None:
+async def _told(journal: Journal, event: Event) -> None:
     with suppress(UntildoneError):  # a store that fails stops the run by itself
-        await journal.tell(AgentHostRefused(host=one.host, why=one.said))
+        await journal.tell(event)
 
 
-def _view(lodger: Lodger, probe: Probe, reached: Reach, lent: Lent) -> View:
+def _view(lodger: Lodger, kind: str, reached: Reach, lent: Lent) -> View:
     options = lodger.spec.options
     more = tuple(Path(os.path.realpath(place)) for place in options.add_dirs)
     given = tuple(Path(one) for one in options.mcp_config if os.path.isfile(one))  # noqa: PTH113 - may be no path
@@ -163,9 +218,10 @@ def _view(lodger: Lodger, probe: Probe, reached: Reach, lent: Lent) -> View:
         lent=(*lent, (files, files, False), *((place, place, False) for place in given)),
         own=lodger.own,
         programs=(lodger.claude,),
+        of_image=kind in ENGINES,
     )
     root = os.geteuid() == 0
-    return view(quarters, lodger.env, root=False, as_user=not root or probe.as_user)
+    return view(quarters, lodger.env, root=False, as_user=not root or (kind == "bwrap" and can_enclose().as_user))
 
 
 def _top(folder: Path, home: Path) -> Path:

@@ -74,6 +74,8 @@ class RunBusy(StoreError):
 class NoSandbox(UntildoneError):
     """An agent cannot work in a sandbox here."""
 
+    exit_code = 2
+
 
 class RunNotFound(UntildoneError):
     """No run of that name or id in this store."""

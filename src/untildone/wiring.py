@@ -453,11 +453,12 @@ class _Crew:
 
     def _box(self, spec: RunSpec, env: Mapping[str, str], claude: str, *, reviewing: bool) -> "Box | None":
         """None: the agent works on the host. A sandbox that was asked for by name is there, or nothing is started."""
+        from untildone.boxes import Lodger, box_for, wanted_kinds
+
         wanted = spec.options.sandbox
         self.sandbox = "claude" if wanted == "claude" else "host"
-        if wanted not in {"auto", "bwrap"}:
+        if not (kinds := wanted_kinds(spec.options)):
             return None
-        from untildone.boxes import Lodger, box_for
 
         lodger = Lodger(
             spec=spec,
@@ -472,13 +473,14 @@ class _Crew:
         try:
             box = box_for(lodger, self._host)
         except NoSandbox as trouble:
-            if wanted == "auto":
+            if kinds == ("bwrap",) and wanted == "auto":
                 self.note = str(trouble)
                 return None
-            others = "use --sandbox claude, or --sandbox host"
-            raise ConfigError(f"--sandbox {wanted} is not possible here: {trouble}; {others}") from trouble
+            asked = f"--sandbox {wanted}" if wanted in kinds else f"--image {spec.options.image}"
+            others = "use --sandbox claude, or --sandbox host" if wanted == "bwrap" else "or use --sandbox bwrap"
+            raise ConfigError(f"{asked} is not possible here: {trouble}; {others}") from trouble
         self.boxes.append(box)
-        self.sandbox, self.note = "bwrap", box.note
+        self.sandbox, self.note = box.kind, box.note
         if not reviewing:
             self.work_box = box
         return box

@@ -14,12 +14,13 @@ from containers_kit import IMAGE, Daemon, Engine, docker_engine, podman_engine
 from patience import PATIENCE
 from sandbox.test_host import FAMILY, eventually, feed, living
 from untildone.core.door import Refused, Table
+from untildone.core.policy import ENGINES
 from untildone.errors import AgentError
 from untildone.ports import Sandbox, Watcher
 from untildone.sandbox.agents_view import Quarters, view
 from untildone.sandbox.boxed import BoxedSpawner
 from untildone.sandbox.bubblewrap import Bubblewrap, can_enclose
-from untildone.sandbox.containers import ENGINES, Containers, find_engine
+from untildone.sandbox.containers import Containers, find_engine
 from untildone.sandbox.host import HostSpawner
 from untildone.sandbox.view import View
 from untildone.sandbox.walls import Walls

@@ -114,7 +114,10 @@ class Policy:
     """What happens when a command before or after an iteration fails."""
 
 
-Sandbox = Literal["auto", "host", "bwrap", "claude", "none"]
+Sandbox = Literal["auto", "host", "bwrap", "docker", "podman", "claude", "none"]
+BOXED: frozenset[Sandbox] = frozenset({"bwrap", "docker", "podman"})
+"""Those in which the whole agent works, behind a door."""
+ENGINES: tuple[Sandbox, ...] = ("docker", "podman")
 Network = Literal["registries", "open", "none"]
 """What can be reached from a sandbox besides the model: the package registries and what is allowed by name, every host,
 or nothing."""
@@ -159,8 +162,11 @@ class AgentOptions:
     config_dir: str | None = None
     """A CLAUDE_CONFIG_DIR of its own for this run, so that a login renewed elsewhere cannot end it."""
     sandbox: Sandbox = "none"
-    """Where the agent works: `bwrap` shows it its folder and no secret of yours, `auto` does so where that works, and
-    `claude` turns on Claude Code's own sandbox, for the commands the agent runs. `none` is `host`."""
+    """Where the agent works: `bwrap` shows it its folder and no secret of yours, `auto` does so where that works,
+    `docker` and `podman` do it in a container, and `claude` turns on Claude Code's own sandbox, for the commands the
+    agent runs. `none` is `host`."""
+    image: str | None = None
+    """The image of the container the agent works in, such as `node:20`: by docker or podman, whichever is there."""
     network: Network = "registries"
     """What an agent in a sandbox can reach: package registries and what `--allow-host` names, any host, or nothing."""
     allow_hosts: tuple[str, ...] = ()

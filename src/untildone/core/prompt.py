@@ -7,7 +7,7 @@ from untildone.core.durations import format_duration
 from untildone.core.faults import FAULTS
 from untildone.core.limits import LIMITS
 from untildone.core.permissions import denied_names, denied_rules
-from untildone.core.policy import Policy, RunSpec
+from untildone.core.policy import BOXED, Policy, RunSpec
 from untildone.core.printable import one_line, printable
 from untildone.core.progress import curve
 from untildone.core.reviewing import FINDINGS_CAP, REVIEWER_WROTE
@@ -37,7 +37,7 @@ _DENIED = (
     "around."
 )
 _BOXED = (
-    "You work in a sandbox: you see this folder, a home and /tmp of your own, and the tools of the machine. The "
+    "You work in a sandbox: you see this folder, a home and /tmp of your own, and the tools of {tools}. The "
     "network leads to {reached} alone. If the work cannot be done without something else, name it in your report."
 )
 _REACHED = {
@@ -126,7 +126,7 @@ def rules(spec: RunSpec, policy: Policy, *, sandbox: str = "") -> str:
         _RELAY + _COMMITTING[spec.landing.land],
         _NOBODY_IS_HERE,
         "Do not touch the loop that runs you: no `untildone` commands, no edits of its files.",
-        *([boxed_rule(spec)] if sandbox == "bwrap" else []),
+        *([boxed_rule(spec, sandbox)] if sandbox in BOXED else []),
         *([_DENIED] if denied_tools(spec) else []),
         status_instructions(
             policy.completion_signal,
@@ -137,10 +137,11 @@ def rules(spec: RunSpec, policy: Policy, *, sandbox: str = "") -> str:
     return "\n\n".join(parts)
 
 
-def boxed_rule(spec: RunSpec) -> str:
+def boxed_rule(spec: RunSpec, sandbox: str) -> str:
     """What an agent in a sandbox has to know of it."""
     named = "".join(f", {host}" for host in spec.options.allow_hosts)
-    return _BOXED.format(reached=_REACHED[spec.options.network].format(named=named))
+    tools = "the machine" if sandbox == "bwrap" else "its image"
+    return _BOXED.format(tools=tools, reached=_REACHED[spec.options.network].format(named=named))
 
 
 def granted_tools(spec: RunSpec, *, mends: bool = True) -> tuple[str, ...]:

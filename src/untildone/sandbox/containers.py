@@ -23,7 +23,8 @@ from untildone.sandbox.host import HostProcess, HostSpawner
 from untildone.sandbox.view import Mount, View
 from untildone.sandbox.walls import Close, MakeDoor
 
-ENGINES = ("docker", "podman")
+DEFAULT_IMAGE = "untildone-agent"
+"""What `untildone image build` makes."""
 PREFIX = "untildone-"
 _BOX, _DRIVER = "untildone.box", "untildone.driver"
 """Labels: what a container belongs to, and the process that must live for it to stay."""
@@ -97,8 +98,9 @@ def _as_user(engine: Engine, *, is_rootless: bool) -> Engine:
     flags: tuple[str, ...] = (user, "--userns=host") if engine.kind == "docker" else (user,)
     if is_rootless and engine.kind == "docker":
         flags, root = ("--user=0:0",), True
-    elif is_rootless:
-        flags = (user, "--userns=keep-id")
+    elif engine.kind == "podman":
+        # Its own limits may be more than may be had here.
+        flags = (user, "--ulimit=host", *(["--userns=keep-id"] if is_rootless else []))
     return Engine(kind=engine.kind, program=engine.program, env=engine.env, flags=flags, root=root)
 
 
@@ -106,6 +108,11 @@ def require_image(engine: Engine, image: str) -> None:
     """The image is here, or is fetched. NoSandbox in the engine's words if it cannot be had."""
     if engine.ask("image", "inspect", "--format", "{{.Id}}", image).returncode == 0:
         return
+    if image == DEFAULT_IMAGE:
+        raise NoSandbox(
+            f"there is no image for {engine.kind}: make one with `untildone image build`, name one with --image, such "
+            "as `--image node:20`, or put it into the project's file as `image`"
+        )
     try:
         fetched = engine.ask("pull", "--quiet", image, timeout=_PULL_PATIENCE)
     except subprocess.TimeoutExpired as late:
