@@ -129,11 +129,13 @@ class Spawner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watcher:
-    """Is told what passes the door of a sandbox."""
+    """Is told what passes the door of a sandbox, and what was too much in it."""
 
     asked: Callable[[], Callable[[WireReply], None]]
     """The model is about to be asked; what it returns is told what is known of the answer, before that is passed on."""
     refused: Callable[[Refused], None]
+    exceeded: Callable[[str, str], None] = lambda *_: None
+    """More was used than may be: the setting that says how much, and what was done about it."""
 
 
 class Sandbox(Spawner, Protocol):

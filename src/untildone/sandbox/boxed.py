@@ -13,6 +13,7 @@ from untildone.core.printable import one_line
 from untildone.errors import AgentError
 from untildone.ports import Process, Watcher
 from untildone.sandbox import listen_inside
+from untildone.sandbox.bounds import Bounds, Keeper
 from untildone.sandbox.door import Door
 from untildone.sandbox.host import HostSpawner
 from untildone.sandbox.walls import Close, Walls
@@ -24,11 +25,12 @@ _SAID = 300
 class BoxedSpawner:
     """ports.Sandbox. What it starts has a network of its own, in which only the door is reached."""
 
-    def __init__(self, host: HostSpawner, walls: Walls, table: Table) -> None:
-        """`table`: where the door leads."""
+    def __init__(self, host: HostSpawner, walls: Walls, table: Table, bounds: Bounds | None = None) -> None:
+        """`table`: where the door leads. `bounds`: what all programs may use together."""
         self._host = host
         self._walls = walls
         self._table = table
+        self._keeper = Keeper(bounds or Bounds())
 
     @asynccontextmanager
     async def open(self, watcher: Watcher) -> AsyncIterator[None]:
@@ -39,14 +41,16 @@ class BoxedSpawner:
                 server = await door.serve(await asyncio.to_thread(_opened, pid))
                 return server.close
 
-            async with self._walls.stand(make_door):
+            async with self._walls.stand(make_door), self._keeper.keeping(watcher.exceeded):
                 yield
 
     async def spawn(
         self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"] = "pipe"
     ) -> Process:
         """ports.Spawner. What the program says to the door is answered before it can say anything."""
-        return await self._walls.start(argv, cwd=cwd, env=env, stdin=stdin)
+        process = await self._walls.start(argv, cwd=cwd, env=env, stdin=stdin)
+        self._keeper.watch(process)
+        return process
 
     def words(self, cwd: str) -> tuple[str, ...]:
         """ports.Sandbox."""

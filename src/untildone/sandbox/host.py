@@ -75,6 +75,10 @@ class HostProcess:
         """Take a process and all below it for part of its tree: the first one of a container. It ends with it."""
         self._adopted = _Held(pid)
 
+    def lives(self) -> bool:
+        """Whether anything of it may still be there."""
+        return bool(self._roots())
+
     def _roots(self) -> list[int]:
         own = [self.pid] if self._process.returncode is None else []
         return [*own, *([self._adopted.pid] if self._adopted and self._adopted.lives() else [])]
@@ -130,11 +134,18 @@ class HostProcess:
     def at_rest(self) -> set[int]:
         """The program and what serves it, all in its own session; empty if it waits for something in another one."""
         family = self.family()
-        sessions = {_session_of(root) for root in self._roots()} - {-1}
-        resting = {pid for pid in family if _session_of(pid) in sessions}
+        resting = family - self._in_other_sessions(family)
         guards = {pid for pid in resting if _is_guard(pid)}
         waited_for = {pid for pid in family - resting if guard.parent_of(pid) in resting - guards}
         return set() if waited_for else resting
+
+    def commands(self) -> set[int]:
+        """What of its tree has a session of its own: Claude Code gives one to each command that the agent runs."""
+        return self._in_other_sessions(self.family())
+
+    def _in_other_sessions(self, family: set[int]) -> set[int]:
+        sessions = {_session_of(root) for root in self._roots()} - {-1}
+        return {pid for pid in family if _session_of(pid) not in sessions}
 
     async def end(self, grace: float = 2.0) -> None:
         """SIGINT, SIGTERM, then kill the whole tree, escapees too."""
