@@ -1,5 +1,6 @@
 """Before any work: what is red already, what could never prove anything, and how many tests there are to be run."""
 
+import asyncio
 import itertools
 import os
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from bell import bell
 from engine.rig import Rig, claim, idle, writes
+from patience import run_out, soon
 from untildone.agents.scripted import Act
 from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract, commands
@@ -161,8 +163,11 @@ async def test_a_check_that_wavers_at_the_start_is_flaky_and_not_refused(rig: Ri
 
 async def test_a_check_that_does_not_end_in_time_is_run_once(rig: Rig) -> None:
     with bell() as rung:
-        wanted = contract(f"{rung.ring()}; sleep 60", timeout=3)
-        state, _ = await rig.run([idle()], Policy(max_runs=1), contract=wanted)
+        wanted = contract(f"{rung.ring()}; sleep 600", timeout=5000)
+        running = asyncio.create_task(rig.run([idle()], Policy(max_runs=1), contract=wanted))
+        await soon(lambda: rung.rung, "the check")
+        await run_out(5000)
+        state, _ = await running
     assert (state.stop_reason, len(rung.rung)) == ("max_runs_reached", 1)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from engine.pull_kit import BRANCH, GREEN, RUNNING, git_in, pull_rig
 from engine.rig import Act, Rig, claim, idle, writes
+from patience import PATIENCE
 from untildone.core import events as ev
 from untildone.core.contract import CheckSpec, Contract, commands
 from untildone.core.outcome import Order, Outcome
@@ -207,7 +208,7 @@ async def test_a_hook_that_moves_the_branch_ends_in_one_look_not_in_endless_ones
     hook.write_text("#!/bin/sh\ntest -f hooked || { touch hooked; git add hooked; git commit -qm hooked; }\n")
     hook.chmod(0o755)
     steps = [writes(rig.repo / "new.txt", "new\n"), claim()]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         state, _ = await rig.run(
             steps, Policy(max_runs=2), checks=("true",), landing=Landing(land="merge", every="iteration")
         )

@@ -12,6 +12,7 @@ import pytest
 from bell import bell
 from engine.rig import Rig, claim, idle, writes
 from git.landing_kit import files_of, work_on
+from patience import soon
 from untildone.core import events as ev
 from untildone.core.contract import Contract, commands
 from untildone.core.lines import event_line
@@ -93,8 +94,7 @@ async def test_who_waits_for_its_turn_says_for_whom(rig: Rig, monkeypatch: pytes
         other = Work(run_id="r2", commit="c" * 40, message="m", strategy="squash", name="importer")
         with Queue(rig.repo / ".git", "work").standing(other):
             running = asyncio.ensure_future(run(rig, writes(rig.repo / "b.txt", "b\n", claim())))
-            async with asyncio.timeout(60):
-                await rig.until(ev.ContinuousWaiting)
+            await rig.until(ev.ContinuousWaiting)
     state, _ = await running
     assert state.stop_reason == "validation_passed"
     told = [event_line(record) for record in rig.records if isinstance(record.event, Told)]
@@ -186,13 +186,11 @@ async def test_a_stop_calls_it_off_and_the_next_driver_lands(rig: Rig) -> None:
     old = rig.git("rev-parse", "work")
     answers = iter(["wait"])
     with bell(lambda _: next(answers, "go")) as looking:
-        slow = f"! {is_merged} || [ $({looking.ring()}) = go ] || sleep 60"
+        slow = f"! {is_merged} || [ $({looking.ring()}) = go ] || sleep 600"
         task = asyncio.ensure_future(run(rig, writes(rig.repo / "b.txt", "b\n", claim()), check=slow))
-        async with asyncio.timeout(60):
-            while not looking.rung:
-                await asyncio.sleep(0.01)
-            await rig.say(ev.StopRequested(by="u"))
-            state, _ = await task
+        await soon(lambda: looking.rung)
+        await rig.say(ev.StopRequested(by="u"))
+        state, _ = await task
         assert state.stop_reason == "stop_requested"
         assert rig.git("rev-parse", "work") == old
         assert rig.seen(ev.LandingMerged) == []

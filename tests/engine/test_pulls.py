@@ -8,6 +8,7 @@ import pytest
 
 from engine.pull_kit import BRANCH, GREEN, RED, RUNNING, PullRig, git_in, pull_rig
 from engine.rig import Act, Steps, claim, writes
+from patience import PATIENCE, soon
 from untildone.core import events as ev
 from untildone.core.outcome import Order, Outcome
 from untildone.core.state import LoopState
@@ -274,7 +275,7 @@ async def test_limits_and_trouble_of_the_forge_are_waited_out_visibly(tmp_path: 
         driving = asyncio.create_task(land(rig, [work(rig)]))
         await rig.until(ev.ContinuousWaiting)
         rig.clock.skip(3600)
-        assert_landed(rig, await asyncio.wait_for(driving, 60))
+        assert_landed(rig, await asyncio.wait_for(driving, PATIENCE))
         waits = [record for record in rig.records if isinstance(record.event, ev.ContinuousWaiting)]
         first, *_, last = [record for record in waits if record.event.cause == "forge"]
         assert (first.event.until, "rate limit" in first.event.detail) == (reset, True)
@@ -289,18 +290,14 @@ async def test_a_pause_asks_nothing_and_a_stop_ends_the_watch_until_the_next_dri
         driving = asyncio.create_task(land(rig, [work(rig)]))
         await rig.until(ev.LandingWatched)
         await rig.say(ev.PauseRequested(by="test"))
-        async with asyncio.timeout(60):
-            while "paused" not in [event.cause for event in rig.seen(ev.ContinuousWaiting)]:
-                await asyncio.sleep(0.01)
+        await soon(lambda: "paused" in [event.cause for event in rig.seen(ev.ContinuousWaiting)])
         asked = len(rig.github.requests)
         await rig.clock.sleep(15)  # many looks
         assert len(rig.github.requests) == asked
         await rig.say(ev.ResumeRequested(by="test"))
-        async with asyncio.timeout(60):
-            while len(rig.github.requests) == asked:
-                await asyncio.sleep(0.01)
+        await soon(lambda: len(rig.github.requests) > asked)
         await rig.say(ev.StopRequested(by="test"))
-        state = await asyncio.wait_for(driving, 60)
+        state = await asyncio.wait_for(driving, PATIENCE)
         assert (state.phase, state.stop_reason) == ("suspended", "stop_requested")
         states[:] = [GREEN]
         again, agent = await rig.resume([])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.rig import FastClock, Rig, Steps, claim, idle, writes
+from patience import PATIENCE
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core import events as ev
@@ -179,7 +180,7 @@ async def test_an_urgent_message_is_for_the_one_who_works(rig: Rig) -> None:
     )
     await rig.until(ev.IterationStarted, 2)
     await rig.say(said)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         state, worker, reviewer = await driving
     assert (state.stop_reason, state.attempts) == ("validation_passed", 2)
     assert "use tabs" in worker.orders[1].prompt

@@ -9,6 +9,7 @@ import pytest
 
 from engine.pull_kit import GREEN, PullRig, pull_rig
 from engine.rig import Act, claim, writes
+from patience import PATIENCE
 from untildone.core import events as ev
 from untildone.engine.waits import RETOLD_AFTER
 
@@ -29,7 +30,7 @@ def work(rig: PullRig) -> Act:
 
 async def test_a_forge_that_is_away_is_told_again_with_fresh_figures_and_has_as_long_as_ci_has(away: PullRig) -> None:
     landing = away.landing(ci_timeout=1200.0)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         state, _ = await away.run([work(away)], checks=("test -f new.txt",), landing=landing)
     assert (state.stop_reason, state.arrival.held_up) == ("landing_failed", "")
     assert "has trouble of its own: it answered 503" in state.stop_detail

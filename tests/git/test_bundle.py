@@ -28,8 +28,10 @@ def tree_of(project: Project) -> str:
     index = project.path / ".git" / "looked-at"
     env = os.environ | {"GIT_INDEX_FILE": str(index)}
     for words in (("read-tree", "--empty"), ("add", "-A")):
-        subprocess.run(["git", *words], cwd=project.path, env=env, check=True, capture_output=True, timeout=30)
-    done = subprocess.run(["git", "write-tree"], cwd=project.path, env=env, check=True, capture_output=True, timeout=30)
+        subprocess.run(["git", *words], cwd=project.path, env=env, check=True, capture_output=True, timeout=240)
+    done = subprocess.run(
+        ["git", "write-tree"], cwd=project.path, env=env, check=True, capture_output=True, timeout=240
+    )
     index.unlink()
     return done.stdout.decode().strip()
 

@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+from patience import PATIENCE, run_out, soon
 from processes import until_dead
 from untildone.errors import WorkspaceError
 from untildone.git.run import git
@@ -61,20 +62,23 @@ async def test_stdin_reaches_git(repo):
 
 
 async def test_a_hook_that_leaves_a_process_behind_does_not_hold_us(repo):
-    repo.hook("post-commit", f"sleep 30 & echo $! > {repo.path}/.git/left")
+    repo.hook("post-commit", f"sleep 600 & echo $! > {repo.path}/.git/left")
     repo.write("a")
     repo.git("add", "-A")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await git(["commit", "-q", "-m", "x"], cwd=repo.path)
     os.kill(int((repo.path / ".git/left").read_text()), signal.SIGKILL)
 
 
 async def test_too_late_ends_the_hook_too_and_leaves_no_lock(repo):
-    repo.hook("pre-commit", f"echo $$ > {repo.path}/.git/hook-pid; exec sleep 600")
+    repo.hook("pre-commit", "echo $$ > .git/pid.new; mv .git/pid.new .git/hook-pid; exec sleep 600")
     repo.write("a")
     repo.git("add", "-A")
-    with pytest.raises(WorkspaceError, match=r"git commit did not end within 1 s"):
-        await git(["commit", "-q", "-m", "x"], cwd=repo.path, timeout=1)
+    committing = asyncio.create_task(git(["commit", "-q", "-m", "x"], cwd=repo.path, timeout=5000))
+    await soon((repo.path / ".git/hook-pid").exists, "the hook")
+    await run_out(5000)
+    with pytest.raises(WorkspaceError, match=r"git commit did not end within 5000 s"):
+        await committing
     pid = int((repo.path / ".git/hook-pid").read_text())
     await until_dead(pid)
     assert not (repo.path / ".git/index.lock").exists()

@@ -1,12 +1,12 @@
 """Programs that git runs for the loop: they are not the operator, get no login, and nothing of them stays."""
 
-import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from patience import soon
 from untildone.git.repository import Keeping, open_repository
 from untildone.git.workspace import GitWorkspace
 from untildone.sandbox.host import CHECK_MARKER, behind_guard
@@ -52,9 +52,7 @@ async def test_what_a_hook_leaves_behind_is_ended(repo, kept, tmp_path):
                              f"while ! test -s {tmp_path}/pid; do sleep 0.01; done")  # fmt: skip
     assert (await committed(repo, kept)).commit is not None
     left = Path("/proc") / (tmp_path / "pid").read_text().strip()
-    async with asyncio.timeout(60):
-        while left.exists():
-            await asyncio.sleep(0.01)
+    await soon(lambda: not left.exists())
 
 
 async def test_a_hook_that_fails_is_told_as_ever(repo, kept):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
 from untildone.git.repository import open_repository
 from untildone.git.rewind import rewind
 from untildone.git.snapshot import saved_states, state_after
@@ -49,7 +50,7 @@ async def deadly(tmp_path):
     async def run(what: str, project, private: Path, number: int) -> bool:
         counter.unlink(missing_ok=True)
         driver.stdin.write(json.dumps([what, str(project.path), str(private), number]).encode() + b"\n")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             code = int(await driver.stdout.readline())
         assert code in (0, -signal.SIGKILL)
         return code != 0

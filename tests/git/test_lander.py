@@ -10,6 +10,7 @@ import pytest
 
 from git.conftest import Project
 from git.landing_kit import Looks, files_of, green, lander_in, run_git, untouched, work_on
+from patience import soon
 from untildone.errors import WorkspaceError
 from untildone.ports.delivery import Landed, NotLanded
 
@@ -258,9 +259,7 @@ class TestCheckedOut:
         commit = work_on(users.path, "run", {"a.txt": "a\n"})
         users.hook("post-merge", "touch ../moving; sleep 0.5; touch ../moved")
         task = asyncio.ensure_future((await lander_in(users.path)).merge(commit, message="m", verify=green(users.path)))
-        async with asyncio.timeout(60):
-            while not (users.path.parent / "moving").exists():
-                await asyncio.sleep(0.01)
+        await soon((users.path.parent / "moving").exists)
         task.cancel()
         assert isinstance(await task, Landed), "what has happened is told"
         assert (users.path.parent / "moved").exists()

@@ -67,7 +67,7 @@ async def test_what_is_set_up_in_the_repository_changes_no_checkout(repo, open_i
         repo.write(name, "bad\n")
     (repo.path / "link").symlink_to("nowhere")
     commit = repo.commit("work")
-    subprocess.run(["git", "clone", "-q", str(repo.path), str(tmp_path / "clone")], check=True, timeout=30)
+    subprocess.run(["git", "clone", "-q", str(repo.path), str(tmp_path / "clone")], check=True, timeout=240)
     truth = content(tmp_path / "clone")
     TRICKS[trick](repo)
     async with workspace.rooms(tmp_path / "rooms").open(commit) as room:

@@ -16,7 +16,7 @@ import pytest
 
 from git.conftest import Project
 from git.landing_kit import Looks, files_of, green, lander_in, run_git, untouched, work_on
-from patience import eventually
+from patience import PATIENCE, eventually, soon
 from untildone.git.landings import landings_on
 from untildone.git.merging import Work
 from untildone.git.queue import Answer, Queue
@@ -45,9 +45,7 @@ def somebody_elses_turn(folder: Path) -> Iterator[None]:
 
 
 async def standing(folder: Path, count: int) -> None:
-    async with asyncio.timeout(60):
-        while len(list(line_of(folder).glob("*.work"))) < count:
-            await asyncio.sleep(0.01)
+    await soon(lambda: len(list(line_of(folder).glob("*.work"))) >= count)
 
 
 async def land_together(repo: Project, looks: dict[str, Looks], files: dict[str, str]) -> dict[str, Landed | NotLanded]:
@@ -59,7 +57,7 @@ async def land_together(repo: Project, looks: dict[str, Looks], files: dict[str,
             lander = await lander_in(repo.path, run)
             tasks[run] = asyncio.ensure_future(lander.merge(commit, message=f"of {run}", verify=look))
         await standing(repo.path, len(looks))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         return {run: await task for run, task in tasks.items()}
 
 
@@ -169,7 +167,7 @@ async def test_who_leaves_while_all_look_is_left_out(repo: Project) -> None:
                 (await lander_in(repo.path, run)).merge(commit, message=f"of {run}", verify=verify)
             )
         await standing(repo.path, 3)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await looking.wait()
         tasks["b"].cancel()
         await asyncio.wait([tasks["b"]])
@@ -442,9 +440,9 @@ async def test_who_waits_is_told_for_whom_and_when_that_is_over(repo: Project, m
         landing = asyncio.ensure_future(
             (await lander_in(repo.path, "b")).merge(commit, message="m", verify=green(repo.path), in_line=in_line)
         )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await enough.wait()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert isinstance(await landing, Landed)
     assert told == [("importer",), ()]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import soon
 from processes import state_of, until_dead
 from untildone.ports import Resumption
 
@@ -30,9 +31,7 @@ async def _in_the_hook(project, private):
     """A driver that waits for a slow pre-commit hook; and the pids of that hook and its git."""
     project.hook("pre-commit", "echo $$ $PPID > .git/pids.new; mv .git/pids.new .git/pids; sleep 600; touch .git/ended")
     driver = await asyncio.create_subprocess_exec(sys.executable, str(DRIVER), str(project.path), str(private))
-    async with asyncio.timeout(60):
-        while not (pids := project.path / ".git/pids").exists():
-            await asyncio.sleep(0.01)
+    await soon((pids := project.path / ".git/pids").exists)
     return driver, [int(pid) for pid in pids.read_text().split()]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from git.conftest import Project
+from patience import PATIENCE, soon
 from untildone.errors import CommitUnfit, WorkspaceError
 from untildone.git.discard import GONE
 from untildone.git.rooms import CommitRooms, sweep_abandoned
@@ -34,9 +35,7 @@ async def nothing_left(project: Project, root: Path) -> None:
     """Removing is done by a process of its own, which takes a moment."""
     assert not (project.path / ".git" / "worktrees").exists()
     assert [place for place in listed(root) if not place.startswith(GONE)] == []
-    async with asyncio.timeout(60):
-        while listed(root):
-            await asyncio.sleep(0.01)
+    await soon(lambda: not listed(root))
 
 
 def listed(root: Path) -> list[str]:
@@ -287,7 +286,7 @@ async def test_a_room_that_is_called_off_leaves_nothing(repo, rooms_of, root):
             await asyncio.Event().wait()
 
     task = asyncio.create_task(stay())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await opened.wait()
     task.cancel()
     await asyncio.wait([task])
@@ -306,9 +305,7 @@ async def test_a_checkout_that_is_called_off_in_the_middle_leaves_nothing(repo, 
             raise AssertionError("opened")
 
     task = asyncio.create_task(never())
-    async with asyncio.timeout(60):
-        while not (tmp_path / "begun").exists():
-            await asyncio.sleep(0.01)
+    await soon((tmp_path / "begun").exists)
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
@@ -379,7 +376,7 @@ async def drive(repo, private, root):
 
     async def die_at(step: int) -> int:
         driver.stdin.write(f"{step}\n".encode())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             return int(await driver.stdout.readline())
 
     yield die_at
@@ -417,9 +414,7 @@ async def test_a_driver_that_dies_in_the_middle_of_a_checkout_takes_git_along(re
     repo.git("config", "filter.deadly.smudge", kill)
     assert await drive(-1) == -signal.SIGKILL
     repo.git("config", "--remove-section", "filter.deadly")
-    async with asyncio.timeout(60):
-        while any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split()):
-            await asyncio.sleep(0.01)
+    await soon(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids.read_text().split()))
     await (await rooms_of(repo)).sweep()
     await nothing_left(repo, root)
     assert facts(repo) == before

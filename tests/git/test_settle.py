@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from patience import soon
+
 pytestmark = pytest.mark.anyio
 
 
@@ -276,9 +278,7 @@ async def test_a_cancelled_commit_restores_the_index_and_leaves_no_lock(repo, op
     repo.write("a")
     index = (repo.path / ".git/index").read_bytes()
     settling = asyncio.create_task(workspace.settle(before, iteration_num=1, message="m"))
-    async with asyncio.timeout(60):
-        while not (repo.path / ".git/hook-runs").exists():
-            await asyncio.sleep(0.01)
+    await soon((repo.path / ".git/hook-runs").exists)
     settling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await settling

@@ -42,7 +42,7 @@ def everything_in(facts: TreeFacts, bundle: bytes, tmp_path: Path, need: Path | 
     (place.path / "bundle").write_bytes(bundle)
     place.git("bundle", "unbundle", "bundle")
     asked = ("cat-file", "--batch-all-objects", "--batch", "--buffer")
-    return subprocess.run(["git", *asked], cwd=place.path, check=True, capture_output=True, timeout=30).stdout
+    return subprocess.run(["git", *asked], cwd=place.path, check=True, capture_output=True, timeout=240).stdout
 
 
 async def test_states_travel_without_what_must_stay(repo: Project, open_in: Opened, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ async def opened(repo: Project, tmp_path: Path) -> Repository:
 
 def stored(repo: Project, *words: str, content: str) -> str:
     done = subprocess.run(
-        ["git", *words], cwd=repo.path, input=content.encode(), capture_output=True, check=True, timeout=30
+        ["git", *words], cwd=repo.path, input=content.encode(), capture_output=True, check=True, timeout=240
     )
     return done.stdout.decode().strip()
 

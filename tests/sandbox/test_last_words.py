@@ -137,7 +137,7 @@ async def test_words_that_cannot_be_written_keep_nothing_alive(tmp_path: Path) -
 
 async def test_a_sweep_lets_a_guard_finish(tmp_path: Path) -> None:
     """A driver that comes right after the death must not cut the last words short."""
-    pid = killed_driver(stubborn(signal.SIGTERM), tmp_path)
+    pid = killed_driver(stubborn(signal.SIGKILL, REQUESTING), tmp_path)
     assert await asyncio.to_thread(HostSpawner().sweep, RUN) >= 1
     assert guard.is_zombie(pid)
     assert (await words_of(tmp_path, pid))[-1] == {"type": "heard", "signal": signal.SIGTERM}

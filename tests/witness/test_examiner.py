@@ -1,16 +1,24 @@
 """The witness in real rooms of a real repository."""
 
-import subprocess
+import asyncio
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from bell import Bell, bell
+from patience import run_out, soon
 from untildone.core.contract import CheckSpec, commands
 from untildone.core.findings import LentChange
+from untildone.core.outcome import CheckResult
 from untildone.ports.delivery import Subject
 from witness.stage import Stage
 
 pytestmark = pytest.mark.anyio
+
+
+TOO_LATE = 5000.0
 
 
 @pytest.fixture
@@ -18,18 +26,29 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
+async def out_of_time(examining: asyncio.Task[list[CheckResult]], begun: Bell) -> list[CheckResult]:
+    """What is found when time is over after the bell has rung."""
+    await soon(lambda: begun.rung, "the bell")
+    await run_out(TOO_LATE)
+    return await examining
+
+
 async def test_checks_run_in_order_in_one_room_in_their_folders_with_their_own_timeouts(stage: Stage) -> None:
     (stage.repo / "sub").mkdir()
     (stage.repo / "sub" / "b.txt").touch()
     stage.commit()
-    results = await stage.examine(
-        "touch made-by-first",
-        "test -f made-by-first",
-        CheckSpec(name="below", command="test -f b.txt && pwd", folder="sub"),
-        CheckSpec(name="slow", command="echo begun; sleep 60", timeout=2.0),
-        CheckSpec(name="nowhere", command="true", folder="gone"),
-        CheckSpec(name="outside", command="true", folder="../.."),
-    )
+    with bell() as begun:
+        examining = asyncio.create_task(
+            stage.examine(
+                "touch made-by-first",
+                "test -f made-by-first",
+                CheckSpec(name="below", command="test -f b.txt && pwd", folder="sub"),
+                CheckSpec(name="slow", command=f"echo begun; {begun.ring()}; sleep 600", timeout=TOO_LATE),
+                CheckSpec(name="nowhere", command="true", folder="gone"),
+                CheckSpec(name="outside", command="true", folder="../.."),
+            )
+        )
+        results = await out_of_time(examining, begun)
     assert [result.passed for result in results] == [True, True, True, False, False, False]
     assert (results[3].exit_code, results[3].output_tail) == (None, "begun\n")
     assert [(result.ran, result.output_tail) for result in results[4:]] == [
@@ -53,14 +72,13 @@ async def test_the_setup_runs_once_before_all_checks(stage: Stage) -> None:
     assert [result.name for result in results if result.passed] == ["test $(wc -l < ready) = 1", "test -f ready"]
 
 
-@pytest.mark.parametrize(
-    ("setup", "timeout", "exit_code"), [("echo no network; exit 7", 60.0, 7), ("echo no network; sleep 60", 2.0, None)]
-)
-async def test_a_failed_setup_fails_everything_by_name_and_with_its_output(
-    stage: Stage, setup: str, timeout: float, exit_code: int | None
-) -> None:
+@pytest.mark.parametrize("exit_code", [7, None])
+async def test_a_failed_setup_fails_everything_by_name_and_with_its_output(stage: Stage, exit_code: int | None) -> None:
     secret = CheckSpec(name="h", command="true", hidden=True)
-    results = await stage.examine("true", secret, setup=setup, setup_timeout=timeout)
+    with bell() as begun:
+        setup = f"echo no network; {begun.ring()}; {'sleep 600' if exit_code is None else f'exit {exit_code}'}"
+        examining = asyncio.create_task(stage.examine("true", secret, setup=setup, setup_timeout=TOO_LATE))
+        results = await (examining if exit_code else out_of_time(examining, begun))
     assert [(result.name, result.passed, result.ran) for result in results] == [
         ("setup", False, True), ("true", False, False), ("h", False, False)
     ]  # fmt: skip
@@ -206,16 +224,15 @@ async def test_what_the_setup_changes_stays_and_is_told(stage: Stage) -> None:
     assert all("the setup changed files of the commit: a.txt" in result.notes for result in results)
 
 
-async def test_a_stranger_who_writes_to_the_checkout_is_no_proof(stage: Stage) -> None:
-    script = (
-        f"while sleep 0.005; do for f in {stage.tmp}/state/rooms/r1/*/untildone-*/a.txt; do echo good > $f; done; done"
-    )
-    writer = subprocess.Popen(["sh", "-c", script], stderr=subprocess.DEVNULL)
-    try:
-        (result,) = await stage.examine("sleep 0.3; grep -q good a.txt")
-    finally:
-        writer.kill()
-        writer.wait()
+async def test_a_stranger_who_writes_to_the_checkout_is_no_proof(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as its files have been put back."""
+    real, shim = shutil.which("git"), stage.tmp / "bin" / "git"
+    shim.parent.mkdir()
+    writes = f"for f in {stage.tmp}/state/rooms/r1/*/untildone-*/a.txt; do echo good > $f; done"
+    shim.write_text(f'#!/bin/sh\n"{real}" "$@"; code=$?\ncase "$*" in *checkout-index*) {writes};; esac\nexit $code\n')
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
+    (result,) = await stage.examine("echo good > a.txt; grep -q good a.txt")
     assert not result.passed
     assert "somebody" in result.output_tail
 
