@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from agents.changing_model import ChangingModel
+from patience import PATIENCE
 from untildone.agents.environment import agent_environment
 from untildone.agents.prices import cost
 from untildone.core.events import Event
@@ -37,7 +38,6 @@ from untildone.rehearsal.environment import claude_environment
 from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import Reply, ToolCall
 
-PATIENCE = 60.0
 SOAK = pytest.mark.soak
 RULES = "RULES-OF-THE-LOOP: report where the work stands."
 REPORT = {
@@ -284,7 +284,7 @@ class AgentConformance:
 
     async def _is_interrupted_in_a_reply(self, stage: Stage, agent: Agent) -> None:
         """A reply cut in mid-air is booked as an estimate."""
-        streaming = Reply(text="word " * 400, chunk_delay=0.2, input_tokens=50_000)
+        streaming = Reply(text="word " * 400, chunk_delay=2.0, input_tokens=50_000)
         self.play(stage, Reply(tools=(bash("true"),)), streaming)
         interrupting: list[asyncio.Task[None]] = []
 

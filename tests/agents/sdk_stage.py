@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.changing_model import ChangingModel
+from patience import PATIENCE
 from untildone.agents.claude_sdk import ClaudeSdk
 from untildone.agents.prices import cost
 from untildone.core.events import Event
@@ -21,7 +22,6 @@ from untildone.sandbox.guard import descendants
 from untildone.sandbox.host import HostSpawner
 
 RULES = "Report with the tool. These are the rules of the house."
-PATIENCE = 60.0
 STATUS = """
 ---LOOP_STATUS---
 STATUS: IN_PROGRESS

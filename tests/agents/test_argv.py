@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from patience import PATIENCE
 from untildone.agents.argv import (
     as_prompt,
     claude_argv,
@@ -92,7 +93,7 @@ def test_our_hook_says_the_rules_again_whatever_is_in_them() -> None:
     [group] = hooks_saying(rules)["SessionStart"]
     assert group["matcher"] == "compact"
     said = subprocess.run(
-        ["sh", "-c", group["hooks"][0]["command"]], capture_output=True, text=True, check=True, timeout=10
+        ["sh", "-c", group["hooks"][0]["command"]], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert said.stdout == rules
 
@@ -144,7 +145,7 @@ def test_looking_for_it_does_not_import_the_sdk() -> None:
         "import sys; from untildone.agents.argv import find_claude; find_claude(path='/x'); "
         "print('claude_agent_sdk' in sys.modules)"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert run.stdout.strip() == "False"
 
 

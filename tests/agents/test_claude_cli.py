@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from agents.conformance import PATIENCE, AgentConformance, Stage, order
+from agents.conformance import AgentConformance, Stage, order
+from patience import PATIENCE
 from untildone.agents.claude_cli import ClaudeCli
 from untildone.core.events import Event
 from untildone.core.faults import classify

@@ -15,6 +15,7 @@ import pytest
 
 from agents.conformance import FAILURES, assert_failed
 from agents.sdk_stage import DONE, RULES, STATUS, Stage, bash, staged
+from patience import soon
 from repositories import new_repository
 from untildone.agents import claude_sdk
 from untildone.agents.argv import as_prompt, claude_argv, find_claude
@@ -282,9 +283,7 @@ async def test_an_interrupt_works_at_any_moment(warm: Stage) -> None:
 async def gone(pid: int | None, word: str) -> None:
     """Return when no process of the agent has this word in its command line; the agent itself must be alive."""
     guard = pid or 0
-    async with asyncio.timeout(60):
-        while word in " ".join(command_lines(guard)):
-            await asyncio.sleep(0.02)
+    await soon(lambda: word not in " ".join(command_lines(guard)))
     assert "claude" in " ".join(command_lines(guard))
 
 
@@ -299,8 +298,7 @@ def command_lines(guard: int) -> list[str]:
 async def test_an_interrupt_does_not_wait_for_background_commands(warm: Stage) -> None:
     warm.play(iterations=((bash("sleep 6124", run_in_background=True), bash(f"touch began; {ENDLESS}")), (DONE,)))
     iterating = asyncio.create_task(warm.iterate())
-    while not (warm.folder / "began").exists():
-        await asyncio.sleep(0.02)
+    await soon((warm.folder / "began").exists)
     await warm.agent.interrupt()
     assert (await iterating).interrupted
     await gone(warm.pids[-1], "6124")
@@ -324,9 +322,10 @@ async def test_a_background_agent_is_stopped_after_the_grace_and_paid_for(warm: 
         "run_in_background": True,
     }
     conversation = (
-        Reply(when="SUBORDINATE", tools=(ToolCall("Bash", {"command": "true"}),)),
+        Reply(when="SUBORDINATE", tools=(ToolCall("Bash", {"command": "touch looked"}),)),
         Reply(when="SUBORDINATE", text="never heard", latency=600.0),
         Reply(tools=(ToolCall("Agent", call),)),
+        bash("until [ -e looked ]; do sleep 0.05; done"),  # a reply that is cut in mid-air would be no certain price
         Reply(text=f"it looks around{STATUS}"),
         DONE,
     )

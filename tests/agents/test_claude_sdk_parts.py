@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from patience import PATIENCE
 from untildone.agents.claude_pipe import ClaudePipe, Wake
 from untildone.agents.claude_sdk import _booked, _fence_fits
 from untildone.agents.control import Hook
@@ -112,7 +113,7 @@ class Claude(Pipes):
         self.news.set()
 
     async def told(self, number: int) -> list[dict[str, Any]]:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while len(self.written) < number:
                 await asyncio.sleep(0)
         return [json.loads(line) for line in self.written]
@@ -177,7 +178,7 @@ async def test_what_nobody_here_answers_is_refused_and_a_cancelled_question_is_d
     ClaudePipe(claude, lambda _line: None, tools=OwnTools([tool]))
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "slow"}}
     claude.say(asks("mcp_message", "1", server_name="untildone", message=call))
-    await asyncio.wait_for(started.wait(), 60)
+    await asyncio.wait_for(started.wait(), PATIENCE)
     claude.say({"type": "control_cancel_request", "request_id": "1"}, asks("can_use_tool", "2"))
     claude.say(asks("hook_callback", "3", callback_id="hook_9"))
     answers = [line["response"] for line in await claude.told(2)]

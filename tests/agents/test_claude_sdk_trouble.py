@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agents.sdk_stage import DONE, Stage, bash, claude_pid, staged
+from patience import soon
 from untildone.agents.claude_sdk import ClaudeSdk
 from untildone.core.events import Event
 from untildone.core.faults import classify
@@ -55,8 +56,7 @@ async def killed(stage: Stage) -> None:
     stage.play(iterations=((bash(f"touch began; {ENDLESS}"), DONE),))
     iterating = asyncio.create_task(stage.iterate())
     # The transcript lags behind: what it does not hold cannot be resumed.
-    while not (stage.folder / "began").exists() or "Work." not in transcript(stage):
-        await asyncio.sleep(0.02)
+    await soon(lambda: (stage.folder / "began").exists() and "Work." in transcript(stage))
     os.kill(claude_pid(stage.pids[-1]), signal.SIGKILL)
     outcome = await iterating
     assert outcome.failure is not None
@@ -114,8 +114,7 @@ async def closed(stage: Stage) -> None:
     (stage.folder / "began").unlink()
     stage.play(bash(f"touch began; {ENDLESS}"))
     iterating = asyncio.create_task(stage.iterate())
-    while not (stage.folder / "began").exists():
-        await asyncio.sleep(0.02)
+    await soon((stage.folder / "began").exists)
     guard = stage.pids[0]
     assert guard is not None
     await stage.agent.close()
@@ -155,8 +154,7 @@ async def test_a_program_that_says_nothing_can_be_interrupted(tmp_path: Path) ->
     mute = program(tmp_path / "mute", "exec sleep 600")
     async with staged(tmp_path, options=AgentOptions(claude=mute)) as stage:
         iterating = asyncio.create_task(stage.iterate())
-        while not stage.pids:
-            await asyncio.sleep(0.02)
+        await soon(lambda: stage.pids)
         await stage.agent.interrupt()
         assert (await iterating).interrupted
 
@@ -216,14 +214,11 @@ async def test_a_busy_claude_does_not_survive_the_loop(tmp_path: Path) -> None:
         )
         assert driver.stdout is not None
         guard = int(await driver.stdout.readline())
-        async with asyncio.timeout(60):
-            while not (tmp_path / "began").exists():
-                await asyncio.sleep(0.02)
-            family = [guard, *descendants(guard)]
-            assert len(family) >= 4
-            driver.kill()
-            await driver.wait()
-            while any(Path(f"/proc/{pid}").exists() for pid in family):
-                await asyncio.sleep(0.02)
+        await soon((tmp_path / "began").exists)
+        family = [guard, *descendants(guard)]
+        assert len(family) >= 4
+        driver.kill()
+        await driver.wait()
+        await soon(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family))
         asked = len(model.requests)
     assert asked == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
 from untildone.agents.scripted import ScriptedAgent, Step
 from untildone.core.events import Event
 from untildone.core.outcome import Order, Outcome
@@ -60,7 +61,7 @@ async def test_an_interruption_cuts_a_step_and_the_agent_goes_on(tmp_path: Path)
     while not agent.orders:
         await asyncio.sleep(0)
     await agent.interrupt()
-    assert (await asyncio.wait_for(running, 5)).interrupted
+    assert (await asyncio.wait_for(running, PATIENCE)).interrupted
     after = await agent.iterate(order(2), Told())
     assert after.final_text == "again"
     assert not after.interrupted
@@ -73,6 +74,6 @@ async def test_closing_ends_the_step_and_the_agent() -> None:
         await asyncio.sleep(0)
     await agent.close()
     await agent.close()
-    assert (await asyncio.wait_for(running, 5)).interrupted
+    assert (await asyncio.wait_for(running, PATIENCE)).interrupted
     with pytest.raises(AgentError, match="closed"):
         await agent.iterate(order(2), Told())

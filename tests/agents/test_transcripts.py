@@ -5,13 +5,15 @@ import json
 import math
 import os
 import signal
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agents.conformance import PATIENCE, WORKING, Stage, bash, order
+from agents.conformance import WORKING, Stage, bash, order
+from patience import PATIENCE, soon
 from untildone.agents.claude_cli import ClaudeCli
 from untildone.agents.environment import agent_environment
 from untildone.agents.transcripts import TranscriptLedger, transcript_path
@@ -150,7 +152,7 @@ def test_no_transcript_is_no_reply(tmp_path: Path) -> None:
 )
 async def test_a_reply_cut_by_a_signal_is_not_one_served(tmp_path: Path, number: signal.Signals) -> None:
     (cwd := tmp_path / "work").mkdir()
-    streaming = Reply(text="word " * 400, chunk_delay=0.2, input_tokens=50_000)
+    streaming = Reply(text="word " * 400, chunk_delay=2.0, input_tokens=50_000)
     with ScriptedModel(Scenario(name="cut", replies=(Reply(tools=(bash("true"),)), streaming))) as model:
         env = agent_environment(claude_environment(tmp_path / "home", model.url), run_id="r")
         agent = ClaudeCli(WORKING, HostSpawner(), cwd=str(cwd), env=env)
@@ -160,10 +162,10 @@ async def test_a_reply_cut_by_a_signal_is_not_one_served(tmp_path: Path, number:
         async def strike(event: Event) -> None:
             if isinstance(event, AgentReplyStarted) and len(stage.of(AgentReplyStarted)) == 2:
                 session = stage.of(AgentSession)[0].session_id
-                while not ledger.replies(session, str(cwd)):  # transcripts lag behind the stream
-                    await asyncio.sleep(0.02)
+                await soon(lambda: ledger.replies(session, str(cwd)))  # transcripts lag behind the stream
                 for pid in guard.descendants(stage.of(AgentStarted)[0].pid):
-                    os.kill(pid, number)
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, number)
 
         stage.on_event = strike
         outcome = await stage.run(agent, order())

@@ -297,7 +297,7 @@ def play(story: Story, folder: Path, python: str = sys.executable) -> Ending:
         late, (out, err) = _end_of(process, story.expect.get("patience", PATIENCE))
         seconds = time.monotonic() - began
         result = {"exit_reason": "too_late"} if late else _parsed(out)
-        watching.join(timeout=30)
+        watching.join(timeout=PATIENCE)
         brief = _command(place, env, [python, "-m", "untildone", "brief", "story"])
         return Ending(
             reason=str(result.get("exit_reason")),

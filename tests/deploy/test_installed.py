@@ -85,4 +85,4 @@ def test_the_server_needs_nothing_that_is_not_installed_with_it(server: subproce
     with urllib.request.urlopen(f"{address[1]}/readyz", timeout=240) as answer:
         assert answer.status == 200
     server.send_signal(signal.SIGTERM)
-    assert server.wait(60) == 0
+    assert server.wait(120) == 0

@@ -17,10 +17,10 @@ import pytest
 import untildone
 from cli.cli_kit import FIRST, SUSPENDED, Runs
 from hostile.traps import REFUSED, SECRET, TRAPS, Trap
+from patience import PATIENCE
 from untildone.cli.app import entry
 from untildone.core.policy import Policy
 
-PATIENCE = 90.0
 RUN_SH = Path(untildone.__file__).parent / "hook" / "run.sh"
 EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "Stop")
 DRY = ("run", "Make it work", "-m", "5", "--dry-run")

@@ -56,7 +56,7 @@ def test_tools_really_work_and_relative_paths_do_too(tmp_path: Path) -> None:
 def test_a_rate_limit_is_waited_out_and_a_dropped_stream_is_asked_for_again(tmp_path: Path) -> None:
     limit = Reply(status=429, headers=(("retry-after", "1"),))
     # Claude books the input of a cut reply, and one token of output, if it had time to read the beginning.
-    cut = Reply(text="never to be heard " * 20, cut_after=0.5, chunk_delay=0.05, input_tokens=700)
+    cut = Reply(text="never to be heard", cut_after=0.6, chunk_delay=1.0, input_tokens=700)
     with ScriptedModel(Scenario(name="t", iterations=((limit, cut, Reply(text="whole")),))) as model:
         run = run_claude(model, tmp_path / "work")
         assert run.result["result"] == "whole"
@@ -71,7 +71,7 @@ def test_a_rate_limit_is_waited_out_and_a_dropped_stream_is_asked_for_again(tmp_
 
 
 def test_a_killed_client_leaves_a_cut_reply(tmp_path: Path) -> None:
-    slow = Reply(text="word " * 2000, chunk_delay=0.2)
+    slow = Reply(text="word " * 2000, chunk_delay=2.0)
     with ScriptedModel(Scenario(name="t", replies=(slow,))) as model:
         process = subprocess.Popen(
             [bundled_claude(), "-p", "go"],
@@ -83,7 +83,7 @@ def test_a_killed_client_leaves_a_cut_reply(tmp_path: Path) -> None:
         finally:
             os.kill(process.pid, signal.SIGKILL)
             process.wait(timeout=240)
-    assert [line.complete for line in model.ledger.lines] == [False]
+        assert [line.complete for line in model.ledger.wait_for(1)] == [False]
 
 
 def test_a_cleared_conversation_begins_the_next_group(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
 from untildone.rehearsal import staging
 from untildone.rehearsal.acts import ACTS, Act
 from untildone.rehearsal.props import DRAFT, FILE, Props, blobs_of, disk_bytes, few_of, free_props
@@ -14,7 +15,9 @@ from untildone.rehearsal.wire import headers
 
 
 def git(folder: Path, *args: str) -> str:
-    return subprocess.run(["git", *args], cwd=folder, check=True, capture_output=True, text=True, timeout=30).stdout
+    return subprocess.run(
+        ["git", *args], cwd=folder, check=True, capture_output=True, text=True, timeout=PATIENCE
+    ).stdout
 
 
 @pytest.mark.anyio
@@ -154,11 +157,11 @@ def test_a_submodule_is_no_file() -> None:
 
 def test_whatever_lives_in_the_home_of_the_stage_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "GUARDS_PATIENCE", 0.0)
-    on_stage = subprocess.Popen(["sleep", "60"], env={"HOME": str(tmp_path)}, start_new_session=True)
-    elsewhere = subprocess.Popen(["sleep", "60"], env={"HOME": f"{tmp_path}2"})
+    on_stage = subprocess.Popen(["sleep", "600"], env={"HOME": str(tmp_path)}, start_new_session=True)
+    elsewhere = subprocess.Popen(["sleep", "600"], env={"HOME": f"{tmp_path}2"})
     try:
         staging.clear_the_stage(tmp_path)
-        assert on_stage.wait(60) == -9
+        assert on_stage.wait(PATIENCE) == -9
         assert elsewhere.poll() is None
     finally:
         elsewhere.kill()

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE
 from untildone.errors import WorkspaceError
 from untildone.rehearsal.scenario import Reply
 from untildone.rehearsal.story import make_scratch_repository, story
@@ -10,13 +11,15 @@ from untildone.rehearsal.story import make_scratch_repository, story
 
 def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(
-        ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10
+        ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=PATIENCE
     ).stdout
 
 
 def check(folder: Path) -> int:
     (command,) = story().checks
-    return subprocess.run(command, cwd=folder, shell=True, capture_output=True, check=False, timeout=30).returncode
+    return subprocess.run(
+        command, cwd=folder, shell=True, capture_output=True, check=False, timeout=PATIENCE
+    ).returncode
 
 
 def apply_edits(folder: Path, replies: tuple[Reply, ...]) -> None:

@@ -11,6 +11,8 @@ from untildone.core.dataclass import dataclass
 from untildone.errors import ConfigError
 
 OK = 200
+PATIENCE = 120.0
+"""Seconds to wait for what a client does: a ceiling that only a failure reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ class Ledger:
                     file.write(json.dumps(asdict(line)) + "\n")
             self._change.notify_all()
 
-    def wait_for(self, count: int, timeout: float = 30.0) -> tuple[LedgerLine, ...]:
+    def wait_for(self, count: int, timeout: float = PATIENCE) -> tuple[LedgerLine, ...]:
         """All lines, as soon as there are `count`; TimeoutError when they do not come."""
         with self._change:
             if not self._change.wait_for(lambda: len(self._lines) >= count, timeout):

@@ -21,12 +21,14 @@ from typing import Any, ClassVar, Self
 from untildone.core.dataclass import dataclass
 from untildone.errors import ConfigError, UntildoneError
 from untildone.rehearsal import wire
-from untildone.rehearsal.ledger import OK, Ledger, LedgerLine, wall_clock
+from untildone.rehearsal.ledger import OK, PATIENCE, Ledger, LedgerLine, wall_clock
 from untildone.rehearsal.scenario import Reply, Scenario, load_scenario
 from untildone.rehearsal.script import Script, Turn
 
 HOST = "127.0.0.1"
 KEPT_REQUESTS = 200
+ENDING_SECONDS = 30.0
+"""A ceiling: handlers end at once when their connections do, but a busy machine may be slow to let them."""
 BODY_CAP = 64 * 1024 * 1024
 
 
@@ -64,7 +66,7 @@ class ScriptedModel:
         with self._arrival:
             return list(self._requests)
 
-    def wait_for_request(self, n: int, timeout: float = 30.0) -> RecordedRequest:
+    def wait_for_request(self, n: int, timeout: float = PATIENCE) -> RecordedRequest:
         """Main request number `n`, as soon as it is there; TimeoutError when it does not come."""
         with self._arrival:
             self._arrival.wait_for(lambda: self._requests and self._requests[-1].n >= n, timeout)
@@ -167,7 +169,7 @@ class _Server(socketserver.ThreadingTCPServer):
         with self._change:
             for connection in self._open:
                 _hang_up(connection)
-            self._change.wait_for(lambda: not self._open, timeout=2)
+            self._change.wait_for(lambda: not self._open, timeout=ENDING_SECONDS)
 
 
 class _ClientLeft(Exception):

@@ -18,10 +18,11 @@ from untildone.rehearsal.props import Blob, Props, blobs_of, disk_bytes, few_of,
 from untildone.rehearsal.story import make_scratch_repository
 
 CLONE_PATIENCE = 300.0
-TRIAL_PATIENCE = 10.0
+TRIAL_PATIENCE = 60.0
 GUARDS_PATIENCE = 2.5
 """Seconds the guards of a loop that is gone have to end what it started, before we do it."""
-LAST_PATIENCE = 2.0
+LAST_PATIENCE = 30.0
+"""And those that were killed, to be gone: a busy machine may be slow to let them."""
 
 LOOPBACK = 'ip link set lo up && exec "$@"'
 SMALL_DISK = 'mount -t tmpfs -o "size=$1" tmpfs "$2" && shift 2 && exec "$@"'
