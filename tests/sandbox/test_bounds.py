@@ -182,3 +182,12 @@ async def test_in_bubblewrap_a_bomb_is_ended_and_the_next_command_works(tmp_path
         await process.end(0.0)
         assert await box.run("echo", "on") == (0, b"on\n", "")
     assert [what for what, _ in told] == ["pids"]
+
+
+async def test_in_bubblewrap_no_memory_is_used_up_by_files(tmp_path: Path) -> None:
+    box = Box("bwrap", tmp_path)
+    fill = 'for folder in / /dev /etc /dev/shm; do head -c 1200M /dev/zero > "$folder/fill" && echo "$folder"; rm -f "$folder/fill"; done'
+    async with box.open():
+        _, filled, said = await box.run("sh", "-c", f"{fill}; echo small > /dev/shm/small && cat /dev/shm/small")
+    assert filled == b"small\n"
+    assert "No space left" in said

@@ -25,6 +25,8 @@ INSTALL = "install bubblewrap (`sudo apt-get install bubblewrap`)"
 _ROOT_MAY = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
 # Root may write there without any capability: a setting names the program that the kernel starts after a crash.
 _OF_THE_KERNEL = ("/proc/sys", "/proc/sysrq-trigger")
+_SHARED_MEMORY = 1 << 30
+"""Bytes for files in /dev/shm: they belong to no process that could be told to have too many."""
 _PROBE_TIMEOUT = 10.0
 _BEGIN_PATIENCE = 20.0
 _GLANCE = 0.005
@@ -42,15 +44,27 @@ def enclosed(view: View, *, program: str = "bwrap") -> tuple[str, ...]:
     argv += ["--ro-bind", "/", "/"] if view.whole_system else []
     argv += ["--dev", "/dev", "--proc", "/proc"]
     argv += [word for place in _OF_THE_KERNEL for word in ("--ro-bind-try", place, place)]
-    # A database server that root starts as another user has its shared memory there.
-    argv += ["--perms", "1777", "--tmpfs", "/dev/shm"] if view.root else []  # noqa: S108
+    # Of everybody: a database server that root starts as another user has its shared memory there.
+    argv += [*_bound(program), "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
     # What lies deeper comes later: it is seen on top of what lies around it.
     for mount in sorted(view.mounts, key=lambda one: len(Path(one.place).parts)):
         argv += [*_WORDS[mount.kind], *([mount.source] if mount.source else []), mount.place]
-    argv += [] if view.whole_system else ["--remount-ro", "/"]
+    empty = [mount.place for mount in view.mounts if mount.kind == "empty"]
+    argv += [] if view.whole_system else [word for place in ("/", *empty) for word in ("--remount-ro", place)]
     for name, value in view.env:
         argv += ["--unsetenv", name] if value is None else ["--setenv", name, value]
     return tuple(argv)
+
+
+@cache
+def _bound(program: str) -> tuple[str, ...]:
+    """What bounds the next folder that is kept in memory, if this bubblewrap can (0.7 and newer)."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        asked = [program, "--help"]
+        done = subprocess.run(asked, capture_output=True, timeout=_PROBE_TIMEOUT, check=False)  # noqa: S603, TID251
+        if b"--size BYTES" in done.stdout + done.stderr:
+            return ("--size", str(_SHARED_MEMORY))
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
