@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -181,8 +181,9 @@ class MemoryStage(CrashStage):
         await self._log.close()
         # A guard whose driver is dead ends its program; here the process of the driver lives on.
         for pid in living_of(self.run_id):
-            if GUARD in Path(f"/proc/{pid}/cmdline").read_text():
-                os.kill(pid, signal.SIGKILL)
+            with suppress(OSError):  # it may end by itself while it is looked at
+                if GUARD in Path(f"/proc/{pid}/cmdline").read_text():
+                    os.kill(pid, signal.SIGKILL)
         return points.is_dead
 
     def records(self, *, trace: bool = False) -> list[ev.Record]:

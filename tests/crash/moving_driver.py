@@ -19,6 +19,7 @@ from typing import Any
 
 from crash.pull_driver import laborer
 from engine.rig import FastClock
+from patience import PATIENCE
 from untildone import wiring
 from untildone.agents.scripted import ScriptedAgent
 from untildone.core.contract import Contract, commands
@@ -36,7 +37,6 @@ from untildone.uplink.owed import new_key
 from untildone.uplink.settings import UplinkSettings
 
 SPEED = 50.0
-PATIENCE = 90.0
 FIRST = "before append iteration.started 1"
 
 

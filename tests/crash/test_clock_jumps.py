@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from engine.rig import FastClock, Rig, claim, idle
+from patience import PATIENCE
 from untildone import wiring
 from untildone.agents.scripted import Act, ScriptedAgent, Step
 from untildone.core import events as ev
@@ -85,7 +86,7 @@ async def test_a_pause_of_seconds_does_not_become_one_of_hours(rig: Rig) -> None
             rig.clock.set_by = -3 * HOUR
 
     around = replace(rig.around(ScriptedAgent([OVERLOADED, claim(), claim()])), observer=set_back)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         state = await wiring.start_run(rig.spec(), Policy(max_runs=9), around, run_id=rig.run_id)
     assert state.stop_reason == "completion_signal"
     waits = [wait.until for wait in rig.seen(ev.ContinuousWaiting)]
@@ -122,7 +123,7 @@ async def test_a_clock_set_back_lifts_no_limit_of_time(rig: Rig, policy: Policy,
     await rig.until(AgentStarted)
     assert isinstance(rig.clock, SettableClock)
     rig.clock.set_by -= HOUR
-    await asyncio.wait_for(running, 60)
+    await asyncio.wait_for(running, PATIENCE)
     assert [failed.error_type for failed in rig.seen(ev.IterationFailed)] == [error_type]
 
 
@@ -136,11 +137,11 @@ async def test_looks_at_a_forge_do_not_know_the_clock(rig: Rig) -> None:
     await journal.open()
     waits, told = Waits(journal, cast("Parts", parts)), journal.state.last_seq
     resting = asyncio.create_task(waits.rest(clock.now() + 0.5, "ci", "checks to end"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while journal.state.last_seq == told:
             await asyncio.sleep(0.01)
     clock.set_by -= HOUR
-    await asyncio.wait_for(resting, 60)
+    await asyncio.wait_for(resting, PATIENCE)
     await rig.log.release(lease, status="completed")
 
 

@@ -6,14 +6,13 @@ import resource
 import shlex
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from crash.crash_kit import CrashStage, ending_of
 from crash.laborer import WORK
+from patience import eventually
 from processes import living_of, state_of
 from untildone.core import events as ev
 
@@ -32,14 +31,7 @@ def bound_by_modes() -> None:
 
 
 def wait_for_state(pid: int, wanted: str) -> None:
-    until(lambda: state_of(pid) == wanted)
-
-
-def until(happens: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 120
-    while not happens():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
+    eventually(lambda: state_of(pid) == wanted)
 
 
 def test_a_full_disk_and_then_a_store_that_cannot_be_written(tmp_path: Path) -> None:
@@ -90,7 +82,7 @@ def test_a_record_that_lost_its_end_is_told(tmp_path: Path) -> None:
             kept = kept or log.stat().st_size
             if place != places[-1]:
                 os.kill(driver.pid, signal.SIGCONT)
-                until(lambda place=place: stage.passed()[-1] != place)
+                eventually(lambda place=place: stage.passed()[-1] != place)
     finally:
         driver.kill()
         ending_of(driver)
@@ -118,7 +110,7 @@ def test_a_driver_that_was_stopped_for_a_while_goes_on_as_if_nothing_had_been(tm
                 assert refused.startswith(f"RunBusy: run crashing ({stage.run_id}) is running in "), refused
                 assert f"(process {driver.pid}, since " in refused
             os.kill(driver.pid, signal.SIGCONT)
-            until(lambda place=place: stage.passed()[-1] != place or driver.poll() is not None)
+            eventually(lambda place=place: stage.passed()[-1] != place or driver.poll() is not None)
     finally:
         said = ending_of(driver)
     assert driver.returncode == 0, said

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,15 +34,8 @@ RECOMMENDATION: go on
 """
 
 PATIENCE = 240.0
-"""A ceiling for what takes a moment; only a failure reaches it."""
+"""A ceiling for a whole command; only a failure reaches it."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def working(text: str = "Going on.", tasks: int = 0) -> str:

@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from crash.crash_kit import check_books, tries
-from e2e.kit import PATIENCE, Stage, eventually, finished, price, working
+from e2e.kit import PATIENCE, Stage, finished, price, working
 from e2e.trouble_kit import UsedUpModel
+from patience import eventually
 from processes import is_alive
 from repositories import new_repository
 from untildone import wiring

@@ -10,14 +10,14 @@ import subprocess
 import sys
 import termios
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import untildone
+from patience import PATIENCE
 from rehearsal.rehearsal_client import bundled_claude
 from untildone.cli.app import entry
 from untildone.rehearsal.environment import DUMMY_KEY, claude_environment
@@ -27,7 +27,6 @@ from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 PLUGIN = Path(untildone.__file__).parent
 WITH_PLUGIN = ("--plugin-dir", str(PLUGIN), "--dangerously-skip-permissions")
 STREAMED = ("--output-format", "stream-json", "--verbose")
-PATIENCE = 120.0
 LOOKS = ("brief", "log", "ls", "status")
 """Commands that change nothing."""
 _CONTROL = re.compile(r"\x1b\[[0-9;?<>=]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[78=>]")
@@ -252,12 +251,12 @@ class Terminal:
                 self._shown += data.decode("utf-8", "replace")
                 self._more.notify_all()
 
-    def wait_for(self, text: str, timeout: float = PATIENCE) -> None:
+    def wait_for(self, text: str) -> None:
         """Until it shows this, after what was waited for before."""
         wanted = re.sub(r"\s", "", text)
         with self._more:
-            if not self._more.wait_for(lambda: wanted in self._new(), timeout):
-                raise AssertionError(f"not shown within {timeout} s: {text}\n{self._new()[-3000:]}")
+            if not self._more.wait_for(lambda: wanted in self._new(), PATIENCE):
+                raise AssertionError(f"not shown within {PATIENCE} s: {text}\n{self._new()[-3000:]}")
             new = self._new()
             self._seen += new.index(wanted) + len(wanted)
 
@@ -276,14 +275,14 @@ class Terminal:
     def close(self) -> None:
         _end(self._process)
         os.close(self._slave)
-        self._reader.join(60)
+        self._reader.join(PATIENCE)
         os.close(self._master)
 
 
 def _end(process: "subprocess.Popen[Any]") -> None:
     process.terminate()
     try:
-        process.wait(60)
+        process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -308,11 +307,3 @@ def bash(command: str, text: str = "", **more: object) -> Reply:
 def told(request: RecordedRequest) -> str:
     """Everything the model was given with a request, as one text."""
     return json.dumps(request.body["messages"], ensure_ascii=False)
-
-
-def until(happens: Callable[[], object], timeout: float = PATIENCE) -> None:
-    """Wait for something that nobody tells."""
-    end = time.monotonic() + timeout
-    while not happens():
-        assert time.monotonic() < end, f"did not happen within {timeout} s"
-        time.sleep(0.02)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.kit import Stage, eventually, staged, working
+from e2e.kit import Stage, staged, working
 from e2e.liveness_kit import ARGS, SLEEPS, any_number, bash, story
+from patience import PATIENCE, eventually
 from untildone.rehearsal.scenario import Reply, Scenario
 
 # Outside the soak: test_money_and_death.py has the same after Ctrl+C and kill -9, test_liveness.py after a hang.
@@ -55,7 +56,7 @@ class Escaped:
         return False
 
     def _watch(self) -> None:
-        ends_at = time.monotonic() + 60
+        ends_at = time.monotonic() + PATIENCE
         while self._is_at(self._place) and time.monotonic() < ends_at:
             time.sleep(0.005)
         if time.monotonic() < ends_at:

@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 
-from e2e.kit import PATIENCE, Stage, eventually, finished, price, staged, working
+from e2e.kit import PATIENCE, Stage, finished, price, staged, working
+from patience import eventually
 from untildone.core.chain import next_run_id
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
 pytestmark = pytest.mark.claude
 
 ONE_CLAIM = ("--completion-threshold", "1")
+ENDED = "the command has ended"
 TERMINAL = """
 import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -46,12 +48,12 @@ def type_and_close(stage: Stage, command: str) -> str:
     """Type a command into a terminal and close its window when the command has ended; what the terminal showed."""
     ours, theirs = pty.openpty()
     shell = subprocess.Popen(
-        [sys.executable, "-c", TERMINAL, f"{command}; echo waiting; sleep 1000"],
+        [sys.executable, "-c", TERMINAL, f"{command}; echo {ENDED}; sleep 1000"],
         cwd=stage.repo, env=stage.env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
     )  # fmt: skip
     os.close(theirs)
     try:
-        shown = read_until(ours, "waiting")
+        shown = read_until(ours, ENDED)
     finally:
         os.close(ours)  # the window is closed: every program in it gets a hangup
         try:

@@ -1,6 +1,5 @@
 """On the real Claude Code: a package that is installed in place, and help that no commit holds."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.kit import Stage, finished, staged
+from ports import own_port
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
 pytestmark = pytest.mark.claude
@@ -35,8 +35,7 @@ def installed_in_place(stage: Stage) -> None:
 
 
 def test_uncommitted_work_is_not_seen_and_what_lands_is_what_was_checked(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = own_port()
     serves = f"setsid nohup python3 -m http.server {port} --bind 127.0.0.1 >/dev/null 2>&1 </dev/null & sleep 1"
     cheat = f"echo 'VALUE = 2' > src/pkg/local.py; touch ~/help; {serves}"
     reached = f'import socket; assert socket.socket().connect_ex(("127.0.0.1", {port}))'

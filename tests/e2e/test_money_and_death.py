@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from e2e.kit import Stage, eventually, finished, price, staged, working
+from e2e.kit import Stage, finished, price, staged, working
 from e2e.liveness_kit import any_number, sleepers
+from patience import eventually
 from processes import living_of
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall, shipped_scenario
 
@@ -60,7 +61,7 @@ def test_a_budget_of_one_dollar_holds_inside_an_iteration_of_dear_replies(tmp_pa
 @pytest.mark.parametrize("sandbox", ["bwrap", pytest.param("host", marks=pytest.mark.soak)])
 def test_kill_nine_while_a_tool_runs_and_in_the_middle_of_a_reply(tmp_path: Path, sandbox: str) -> None:
     number = any_number()
-    slow = Reply(text="word " * 400, chunk_delay=0.2, input_tokens=50_000)
+    slow = Reply(text="word " * 400, chunk_delay=2.0, input_tokens=50_000)
     first = (bash("echo half > half.txt", input_tokens=3000), stays(number))
     with staged(tmp_path, Scenario(name="killed", iterations=(first, (slow,), DONE, DONE))) as stage:
         with killed(stage, "--sandbox", sandbox):

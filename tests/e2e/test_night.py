@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from patience import PATIENCE, eventually
 from repositories import new_repository
 from untildone.rehearsal.acts import ACTS
 
@@ -42,7 +42,9 @@ def rehearse(folder: Path, *args: str, **settings: str) -> tuple[int, dict[str, 
 
 def may_have_namespaces() -> bool:
     tries = [["unshare", *flags, "true"] for flags in (("-n",), ("-r", "-n"))]
-    return any(subprocess.run(argv, capture_output=True, timeout=10, check=False).returncode == 0 for argv in tries)
+    return any(
+        subprocess.run(argv, capture_output=True, timeout=PATIENCE, check=False).returncode == 0 for argv in tries
+    )
 
 
 @pytest.mark.soak
@@ -64,7 +66,9 @@ def test_a_short_night_is_green_where_the_loop_does_well_and_red_where_a_policy_
 
 def assert_left_alone(folder: Path, before: list[str]) -> None:
     assert sorted(path.name for path in folder.iterdir()) == before, "the repository itself is left alone"
-    branches = subprocess.run(["git", "branch"], cwd=folder, capture_output=True, text=True, check=True, timeout=30)
+    branches = subprocess.run(
+        ["git", "branch"], cwd=folder, capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
     assert branches.stdout == "* main\n"
     assert not (folder.parent / "hooked").exists()
 
@@ -124,12 +128,11 @@ def test_a_night_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: sign
         cwd=repository(tmp_path), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        ends_at = time.monotonic() + 60
-        while not (claude := list(tmp_path.glob("untildone-rehearsal-*/home/.claude*"))):
-            assert time.monotonic() < ends_at, "claude did not start"
-            time.sleep(0.05)
+        claude = eventually(
+            lambda: list(tmp_path.glob("untildone-rehearsal-*/home/.claude*")), "the start of Claude Code"
+        )
         home = str(claude[0].parent)
-        assert in_home(home), "the loop is at work"
+        eventually(lambda: in_home(home), "the work of the loop")
         night.send_signal(number)
         night.communicate(timeout=400)
     finally:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from e2e.kit import eventually, finished, staged, working
+from e2e.kit import finished, staged, working
 from e2e.liveness_kit import any_number, bash, sleepers
+from patience import eventually
 from untildone.rehearsal.scenario import Reply, Scenario
 
 pytestmark = pytest.mark.claude
@@ -36,7 +37,7 @@ def test_a_check_ends_with_a_killed_loop_and_a_hook_may_steer_runs_and_leave_som
         resumed.communicate(timeout=400)
         assert (sleepers(number), sleepers(aside)) == (set(), set())
         assert "no run called 'nobody'" in said.read_text()
-        [left] = sleepers(hooks)
+        [left] = eventually(lambda: sleepers(hooks))
         os.kill(left, signal.SIGKILL)
 
 

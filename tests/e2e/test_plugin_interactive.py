@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.plugin_kit import house, told, until
+from e2e.plugin_kit import house, told
+from patience import eventually
 from untildone.rehearsal.scenario import Reply
 
 pytestmark = pytest.mark.claude
@@ -65,10 +66,10 @@ def test_a_check_that_runs_is_ended_by_an_interrupt(tmp_path: Path) -> None:
             screen.wait_for("lies here but was not started on this machine, so it does nothing")
             screen.type(f"{START} --check 'echo $$ > pid; [ -e go ] || sleep 300; echo NO LUCK; exit 1'")
             pid = here.project / "pid"
-            until(lambda: pid.exists() and pid.read_text().strip())
+            eventually(lambda: pid.exists() and pid.read_text().strip())
             screen.press(CTRL_C)
             screen.wait_for("Interrupted")
-            until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
+            eventually(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
             assert "iteration_count: 1" in here.loop_file.read_text()
             (here.project / "go").touch()
             screen.type("What now?")

@@ -14,6 +14,7 @@ import pytest
 from archives import new_archive
 from e2e.kit import Stage, finished, staged, working
 from e2e.worker_kit import Server, until
+from patience import PATIENCE
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
 pytestmark = pytest.mark.claude
@@ -59,7 +60,7 @@ STORY = Scenario(
 def machine(tmp: Path, stage: Stage, remote: Path) -> Stage:
     """Another one: own home, own store, a fresh clone at another path. It has the same model."""
     tmp.mkdir()
-    subprocess.run(["git", "clone", "-q", str(remote), str(tmp / "repo")], check=True, timeout=30)
+    subprocess.run(["git", "clone", "-q", str(remote), str(tmp / "repo")], check=True, timeout=PATIENCE)
     other = Stage(tmp, stage.model)
     other.git("config", "user.name", "B")
     other.git("config", "user.email", "b@b")
@@ -70,7 +71,9 @@ def tree(stage: Stage) -> str:
     """The hash of all that lies there and is not ignored."""
     env = os.environ | {"GIT_INDEX_FILE": str(stage.tmp / "looked-at")}
     for words in (("read-tree", "--empty"), ("add", "-A"), ("write-tree",)):
-        done = subprocess.run(["git", *words], cwd=stage.repo, env=env, check=True, capture_output=True, timeout=30)
+        done = subprocess.run(
+            ["git", *words], cwd=stage.repo, env=env, check=True, capture_output=True, timeout=PATIENCE
+        )
     return done.stdout.decode().strip()
 
 

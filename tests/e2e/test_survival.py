@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from e2e.kit import PATIENCE, Stage, eventually, finished, staged, working
+from e2e.kit import PATIENCE, Stage, finished, staged, working
 from e2e.trouble_kit import RefusingModel
+from patience import eventually
 from processes import is_alive, state_of
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 from untildone.sandbox import guard

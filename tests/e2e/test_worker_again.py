@@ -10,6 +10,7 @@ import pytest
 
 from e2e.kit import Stage, staged, working
 from e2e.worker_kit import Server, until
+from patience import PATIENCE
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
 pytestmark = pytest.mark.claude
@@ -49,7 +50,7 @@ def killed_in_the_first(stage: Stage, server: Server, name: str, *orders: dict[s
             server.post(f"/runs/{run_id}/orders", order)
             until(lambda n=number: len(obeyed(server, run_id)) == n, f"order {number}")
         worker.send_signal(signal.SIGKILL)
-        worker.wait(120)
+        worker.wait(PATIENCE)
     return run_id
 
 
@@ -73,7 +74,7 @@ def test_a_start_with_the_same_environment_undoes_neither_a_pause_nor_a_limit(se
             assert len(server.events(run_id, "iteration.started")) == begun
             assert len(stage.model.requests) == asked
             worker.send_signal(signal.SIGTERM)
-            assert worker.wait(120) == 0
+            assert worker.wait(PATIENCE) == 0
         limits = stage.here("limits", run_id).stdout
         assert "of $0.50" in limits, limits
         # Another environment is another wish, and only about what it says otherwise.
@@ -85,7 +86,7 @@ def test_a_start_with_the_same_environment_undoes_neither_a_pause_nor_a_limit(se
             server.post(f"/runs/{run_id}/orders", {"kind": "resume"})
             until(lambda: server.events(run_id, "iteration.completed"), "the iteration after the pause")
             worker.send_signal(signal.SIGTERM)
-            assert worker.wait(120) == 0
+            assert worker.wait(PATIENCE) == 0
         assert "of $0.50" in stage.here("limits", run_id).stdout
 
 

@@ -15,22 +15,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from patience import PATIENCE
 from ports import own_port
 
 T = TypeVar("T")
-PATIENCE = 120.0
 
 
-def until(look: Callable[[], T | None], what: str, patience: float = PATIENCE) -> T:
+def until(look: Callable[[], T | None], what: str) -> T:
     """What `look` finds, once it does."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     rest = 0.02
     while time.monotonic() < deadline:
         if found := look():
             return found
         time.sleep(rest)
         rest = min(2 * rest, 0.2)  # who looks is served by the same processor
-    raise AssertionError(f"{what} did not come about within {patience:.0f} s")
+    raise AssertionError(f"{what} did not come about within {PATIENCE:.0f} s")
 
 
 class Server:
@@ -111,7 +111,7 @@ class Server:
         return self._output.read_text()
 
     def _answers(self) -> bool:
-        with suppress(OSError), urllib.request.urlopen(f"{self.url}/healthz", timeout=1) as answer:
+        with suppress(OSError), urllib.request.urlopen(f"{self.url}/healthz", timeout=PATIENCE) as answer:
             return bool(answer.status == 200)
         return False
 
@@ -150,11 +150,11 @@ class Wire:
         self._server.close()
         self._loop.call_soon_threadsafe(self._throw_off)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(60)
+        self._thread.join(PATIENCE)
         self._loop.close()
 
     def _do(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
     def _throw_off(self) -> None:
         for writer in self._pairs:
