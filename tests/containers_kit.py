@@ -16,7 +16,14 @@ PACKAGES = ("ca-certificates", "curl", "git", "procps", "python3-minimal")
 IMAGE = "untildone-test"
 STORAGE = '[storage]\ndriver = "overlay"\nrunroot = "{folder}/run"\ngraphroot = "{folder}/graph"\n'
 # Without systemd and without a bridge: nothing of this machine's network is touched.
-SETTINGS = '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n[containers]\ncgroupns = "host"\n'
+SETTINGS = """
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[containers]
+cgroupns = "host"
+"""
 
 
 class Engine:

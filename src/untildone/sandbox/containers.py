@@ -5,6 +5,7 @@ import contextlib
 import csv
 import io
 import os
+import resource
 import secrets
 import shutil
 import struct
@@ -31,6 +32,8 @@ _BOX, _DRIVER = "untildone.box", "untildone.driver"
 _OWN = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DBUS_SESSION_BUS_ADDRESS")
 """Beginnings of variables that steer an engine's client."""
 _MOST_PROCESSES = 4096
+_MOST_OF_USER = 32768
+"""Processes of the same user, inside and outside: an engine counts both."""
 _SHARE_OF_MEMORY = 0.8
 _SHARED_MEMORY = "1g"
 _FAILED = 125
@@ -99,8 +102,11 @@ def _as_user(engine: Engine, *, is_rootless: bool) -> Engine:
     if is_rootless and engine.kind == "docker":
         flags, root = ("--user=0:0",), True
     elif engine.kind == "podman":
-        # Its own limits may be more than may be had here.
-        flags = (user, "--ulimit=host", *(["--userns=keep-id"] if is_rootless else []))
+        _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        bounds = {"nofile": files, "nproc": _MOST_OF_USER}
+        # What it asks for by itself may be more than can be had here.
+        ulimits = [f"--ulimit={name}={bound}:{bound}" for name, bound in bounds.items()]
+        flags = (user, *ulimits, *(["--userns=keep-id"] if is_rootless else []))
     return Engine(kind=engine.kind, program=engine.program, env=engine.env, flags=flags, root=root)
 
 
