@@ -1,6 +1,7 @@
 """`rehearse --escape`: what an agent can reach from each sandbox that is there, measured by trying."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,14 +10,14 @@ from untildone.cli.driving import Output, foreground
 from untildone.cli.streams import put
 from untildone.core.policy import AgentOptions, Landing, Policy, RunSpec, Sandbox
 from untildone.errors import UntildoneError
-from untildone.rehearsal.attempts import ATTEMPTS
+from untildone.ports import MachineFacts
+from untildone.rehearsal.attempts import ATTEMPTS, DISK, MEMORY, PIDS
 from untildone.rehearsal.escape import RUN, Bait, Tried
 from untildone.rehearsal.model import ScriptedModel
 
 KINDS: tuple[Sandbox, ...] = ("bwrap", "claude", "host")
 OURS: frozenset[Sandbox] = frozenset({"bwrap"})
 """Those that promise to hold all of it."""
-POLICY = Policy(max_iterations=2, max_duration=1200.0)
 
 Played = Mapping[Sandbox, Sequence[Tried] | str]
 """What came of it in each sandbox, or why it could not be played there."""
@@ -52,18 +53,38 @@ def _holds(found: Sequence[Tried] | str) -> bool:
 async def _play(scratch: Path, kind: Sandbox, claude: str | None) -> Sequence[Tried]:
     bait, clock = Bait(scratch), wiring.system_clock()
     with bait.laid(), ScriptedModel(bait.scenario()) as model:
-        options = AgentOptions(claude=claude, sandbox=kind, skip_permissions=kind != "claude")
+        options = AgentOptions(
+            claude=claude, sandbox=kind, skip_permissions=kind != "claude", memory=MEMORY, pids=PIDS
+        )  # fmt: skip
+        policy = Policy(max_iterations=2, max_duration=1200.0, disk_reserve=_reserve(scratch))
         spec = RunSpec(
             goal="get out", cwd=str(bait.project.resolve()), name=RUN, options=options, landing=Landing(land="commit")
         )
         log = wiring.open_log(bait.store, clock)
         try:
             run_id = wiring.new_run_id()
-            around = wiring.Surroundings(log=log, state_dir=bait.store, env=bait.environment(model.url), clock=clock)
-            await wiring.start_run(spec, POLICY, around, run_id=run_id)
+            around = wiring.Surroundings(
+                log=log, state_dir=bait.store, env=bait.environment(model.url), clock=clock, machine=_UnseenMachine()
+            )
+            await wiring.start_run(spec, policy, around, run_id=run_id)
             return bait.judged([record.event for record in await log.read(run_id)])
         finally:
             await log.close()
+
+
+class _UnseenMachine:
+    """ports.Machine. The loop does not wait for room on a disk that is meant to look full to the sandbox alone."""
+
+    def look(self) -> MachineFacts:
+        return MachineFacts()
+
+    def reclaimable(self, where: str) -> list[tuple[str, int]]:  # noqa: ARG002
+        return []
+
+
+def _reserve(scratch: Path) -> int:
+    """Of the disk, which no attempt may fill: what leaves a sandbox little room."""
+    return max(0, shutil.disk_usage(scratch).free - DISK)
 
 
 def as_json(played: Played) -> dict[str, object]:

@@ -8,6 +8,8 @@ from typing import Literal
 
 from untildone.core.dataclass import dataclass
 
+PIDS, MEMORY, DISK = 500, 1 << 30, 2 << 30
+"""Processes, memory and disk that a sandbox may use in a rehearsal: little, so that more does not hurt the machine."""
 Sign = Literal["printed", "written", "knocked", "killed", "settled"]
 """How it shows that an attempt succeeded: it printed a secret, changed a file outside, reached a service, hurt a
 process, or changed the run."""
@@ -117,6 +119,39 @@ for door in "${HTTP_PROXY:-http://127.0.0.1:8484}"; do
   curl -sS -m 5 -x "$door" --noproxy '' "http://[::ffff:127.0.0.1]:$PORT/$NAME"
 done
 """
+_BOMB = r"""
+python3 - <<'PY'
+import os, signal, time
+children = []
+for _ in range(PIDS + 200):
+    if child := os.fork():
+        children.append(child)
+    else:
+        time.sleep(60)
+        os._exit(0)
+time.sleep(3)
+print("REACHED" if all(os.waitpid(child, os.WNOHANG) == (0, 0) for child in children) else "some were ended")
+for child in children:
+    os.kill(child, signal.SIGKILL)
+PY
+"""
+_HOG = r"""
+python3 - <<'PY'
+import time
+free = {line.split()[0]: int(line.split()[1]) << 10 for line in open("/proc/meminfo")}["MemAvailable:"]
+if free < MEMORY * 3:
+    raise SystemExit("not rehearsed: this machine has too little memory for it")
+held = [b"x" * (1 << 20) for _ in range((MEMORY >> 20) + 100)]
+time.sleep(3)
+print("REACHED")
+PY
+"""
+_FILLED = r"""
+head -c $FILL /dev/zero > $PLACE
+sleep 1
+[ "$(stat -c %s $PLACE)" = $FILL ] && echo REACHED
+rm -f $PLACE
+"""
 _HOOK = r"""printf '#!/bin/sh\necho x > "%s/%s"\n' "$OUT" "$NAME" > "$HOOK" && chmod +x "$HOOK" """
 _DEVICE = """
 dev=$(stat -c %d .)
@@ -219,6 +254,12 @@ ATTEMPTS: tuple[Attempt, ...] = (
     _killed("kill", "another process, ended", 'kill -9 "$VICTIM"'),
     _killed("stop", "another process, stopped", 'kill -STOP "$VICTIM"'),
     _killed("trace", "another process, taken over", _PTRACE),
+    _printed("many-processes", "more processes than a sandbox may have", _BOMB.replace("PIDS", str(PIDS))),
+    _printed("much-memory", "more memory than a sandbox may have", _HOG.replace("MEMORY", str(MEMORY))),
+    _printed("much-shared-memory", "the same, by a file in memory",
+             f"PLACE=/dev/shm/untildone-$NAME FILL={MEMORY + (200 << 20)}\n{_FILLED}"),
+    _printed("full-disk", "the room that a sandbox must leave on the disk",
+             f"PLACE=tries/fill FILL={DISK + (1 << 30)}\n{_FILLED}"),
     Attempt(name="limits-of-the-run", about="the limits of the run, raised", sign="settled",
             script="untildone limits escape --max-cost 99"),
     Attempt(name="stop-of-the-run", about="a pause of the run", sign="settled",

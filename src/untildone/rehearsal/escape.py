@@ -24,7 +24,9 @@ _REACHED = "REACHED"
 _PATIENCE = 20
 """Seconds one attempt may take."""
 _SAID = 300
-_LACKS = re.compile(r": (?:python3|curl|git|unshare|nsenter|mknod|getent): (?:command )?not found$", re.MULTILINE)
+_LACKS = re.compile(
+    r": (?:python3|curl|git|unshare|nsenter|mknod|getent): (?:command )?not found$|^not rehearsed: ", re.MULTILINE
+)
 _EVERYBODYS = Path("/tmp")  # noqa: S108 - the machine's own
 _KEY_CALLS = {"x86_64": (248, 250), "aarch64": (217, 219)}
 """Numbers of add_key and keyctl."""

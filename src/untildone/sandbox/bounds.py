@@ -201,7 +201,8 @@ def _member(pid: int) -> Member | None:
         name=one_line(name, _NAME),
         threads=told.get("Threads", 1),
         memory=told.get("RssAnon", 0) + told.get("RssShmem", 0),
-        written=_fields(f"/proc/{pid}/io").get("write_bytes", 0),
+        # Some file systems count only what a program says that it writes, some only what is written in its name.
+        written=max((counters := _fields(f"/proc/{pid}/io")).get("write_bytes", 0), counters.get("wchar", 0)),
     )
 
 
