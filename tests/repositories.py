@@ -49,6 +49,7 @@ def _template(branch: str, files: tuple[tuple[str, str], ...], checked_out: str)
     folder = _templates() / f"{_template.cache_info().currsize}"
     folder.mkdir()
     _git(folder, "init", "-q", "-b", branch, ".")
+    _remove_samples(folder / ".git")
     _git(folder, "config", "user.name", "Ada")
     _git(folder, "config", "user.email", "ada@example.org")
     for name, text in files:
@@ -65,6 +66,7 @@ def _template(branch: str, files: tuple[tuple[str, str], ...], checked_out: str)
 @functools.cache
 def _bare_template() -> Path:
     _git(_templates(), "init", "-q", "--bare", "-b", "main", "bare")
+    _remove_samples(_templates() / "bare")
     return _templates() / "bare"
 
 
@@ -73,7 +75,14 @@ def _bare_template_with(files: tuple[tuple[str, str], ...]) -> Path:
     bare = _templates() / f"bare-{_bare_template_with.cache_info().currsize}"
     _git(_templates(), "clone", "-q", "--bare", str(_template("main", files, "")), str(bare))
     _git(bare, "remote", "remove", "origin")
+    _remove_samples(bare)
     return bare
+
+
+def _remove_samples(git_folder: Path) -> None:
+    """Half of the files that would be copied are hooks nobody calls."""
+    for sample in (git_folder / "hooks").glob("*.sample"):
+        sample.unlink()
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from repositories import new_repository
 from untildone.core.contract import CheckSpec, Contract, commands
 from untildone.core.outcome import CheckResult
 from untildone.core.policy import RunSpec
@@ -26,12 +27,7 @@ class Stage:
         self.enclosed = True
         self.leftovers: Callable[[], int] = lambda: 0
         self.workspaces: list[GitWorkspace] = []
-        self.repo = tmp / "repo"
-        self.repo.mkdir()
-        self.git("init", "-q", "-b", "main")
-        (self.repo / "a.txt").write_text("a\n")
-        (self.repo / ".gitignore").write_text("node_modules\n")
-        self.commit()
+        self.repo = new_repository(tmp / "repo", files={"a.txt": "a\n", ".gitignore": "node_modules\n"})
 
     def git(self, *args: str) -> str:
         identity = ("-c", "user.name=A", "-c", "user.email=a@b")

@@ -225,7 +225,7 @@ async def test_git_works_and_what_it_writes_stays_inside(stage: Stage) -> None:
         "git rev-parse -q --verify made",
     )
     assert [result.passed for result in results] == [True] * 3 + [False]  # .git was overwritten before
-    assert results[0].output_tail == "v1.2\nmore\n"
+    assert results[0].output_tail == "v1.2\nfirst\n"
     assert {path: path.read_bytes() for path in (stage.repo / ".git").rglob("*") if path.is_file()} == before
 
 
