@@ -1,25 +1,16 @@
 """Runs programs behind walls whose only way out is the door."""
 
-import asyncio
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from untildone.core.door import PORT, Table
-from untildone.core.printable import one_line
-from untildone.errors import AgentError
+from untildone.core.door import Table
 from untildone.ports import Process, Watcher
-from untildone.sandbox import listen_inside
 from untildone.sandbox.bounds import Bounds, Keeper
 from untildone.sandbox.door import Door
 from untildone.sandbox.host import HostSpawner
 from untildone.sandbox.walls import Close, Walls
-
-_PATIENCE = 20.0
-_SAID = 300
 
 
 class BoxedSpawner:
@@ -37,8 +28,8 @@ class BoxedSpawner:
         """ports.Sandbox."""
         async with Door(self._table, watcher) as door:
 
-            async def make_door(pid: int) -> Close:
-                server = await door.serve(await asyncio.to_thread(_opened, pid))
+            async def make_door(listening: socket.socket) -> Close:
+                server = await door.serve(listening)
                 return server.close
 
             async with self._walls.stand(make_door), self._keeper.keeping(watcher.exceeded):
@@ -67,16 +58,3 @@ class BoxedSpawner:
     def sweep(self, run_id: str) -> int:
         """ports.Spawner."""
         return self._host.sweep(run_id)
-
-
-def _opened(pid: int) -> socket.socket:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        argv = [sys.executable, "-I", "-S", listen_inside.__file__, str(pid), str(PORT), str(theirs.fileno())]
-        done = subprocess.run(  # noqa: S603, TID251 - it lives for milliseconds
-            argv, pass_fds=[theirs.fileno()], capture_output=True, text=True, check=False, timeout=_PATIENCE
-        )
-        if done.returncode:
-            raise AgentError(f"no door can be opened in the sandbox: {one_line(done.stderr.strip(), _SAID)}")
-        _, (handle, *_), *_ = socket.recv_fds(ours, 1, 1)
-    return socket.socket(fileno=handle)

@@ -16,7 +16,7 @@ from untildone.core.printable import one_line
 from untildone.errors import AgentError
 from untildone.sandbox.host import HostProcess, HostSpawner
 from untildone.sandbox.view import Mount, View
-from untildone.sandbox.walls import Close, MakeDoor
+from untildone.sandbox.walls import Close, MakeDoor, listening_in
 
 INSTALL = "install bubblewrap (`sudo apt-get install bubblewrap`)"
 
@@ -116,7 +116,7 @@ class Bubblewrap:
                 cwd=cwd, env=env, stdin=stdin, apart=True, files=(waiting,),
             )  # fmt: skip
             try:
-                close = await self._make_door(await _inside(process))
+                close = await self._make_door(await asyncio.to_thread(listening_in, await _inside(process)))
             except BaseException:
                 await process.end(0.0)
                 raise

@@ -8,21 +8,24 @@ import os
 import resource
 import secrets
 import shutil
+import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
 from untildone.core.dataclass import dataclass
+from untildone.core.door import PORT
 from untildone.core.printable import one_line
 from untildone.errors import AgentError, NoSandbox
-from untildone.sandbox import enter_container
+from untildone.sandbox import enter_container, listen_inside
 from untildone.sandbox.host import HostProcess, HostSpawner
 from untildone.sandbox.view import Mount, View
-from untildone.sandbox.walls import Close, MakeDoor
+from untildone.sandbox.walls import Close, MakeDoor, handed_over, listening_in
 
 DEFAULT_IMAGE = "untildone-agent"
 """What `untildone image build` makes."""
@@ -245,7 +248,35 @@ class Containers:
         if pid is None or not _is_in_a_network_of_its_own(pid):
             raise NoSandbox(f"{self._engine.kind} runs containers on another machine, where no door can be opened")
         self._holder.adopt(pid)
-        self._close = await self._make_door(pid)
+        self._close = await self._make_door(await asyncio.to_thread(self._listening, pid))
+
+    def _listening(self, pid: int) -> socket.socket:
+        """Who is not root may not enter the network of a container, but may have another one join it.
+
+        That one sees this machine read-only and runs nothing but what is installed here.
+        """
+        try:
+            return listening_in(pid)
+        except AgentError:
+            if os.geteuid() == 0:
+                raise
+        with tempfile.TemporaryDirectory(prefix="untildone-") as folder, socket.socket(socket.AF_UNIX) as meeting:
+            place = f"{folder}/door"
+            meeting.bind(place)
+            meeting.listen(1)
+            meeting.settimeout(_START_PATIENCE)
+            python = ("/usr/sbin/chroot", "/host", sys.executable, "-I", "-S", listen_inside.__file__, str(PORT), place)
+            done = self._engine.ask(
+                "run", "--rm", f"--network=container:{self._name}", "--user=0:0", "--security-opt=label=disable",
+                "--cap-drop=ALL", "--cap-add=SYS_CHROOT", "--cap-add=DAC_OVERRIDE", "--read-only",
+                "--mount=type=bind,source=/,target=/host,readonly", *_loaded_by_host(self._image, python),
+                timeout=_START_PATIENCE,
+            )  # fmt: skip
+            if done.returncode:
+                raise AgentError(f"no door can be opened in the sandbox: {one_line(done.stderr.strip(), _SAID)}")
+            connection, _ = meeting.accept()
+            with connection:
+                return handed_over(connection)
 
     async def _first_process(self, process: HostProcess, name: str) -> int | None:
         """Wait until a container is there; None if it has ended already. AgentError if it could not be started."""
@@ -306,6 +337,18 @@ def interpreter_of(program: str) -> str:
         if kind == 3:  # noqa: PLR2004 - PT_INTERP, see elf(5)
             return head[offset : head.index(b"\0", offset)].decode()
     return "/"
+
+
+def _loaded_by_host(image: str, argv: Sequence[str]) -> list[str]:
+    """Words that run a program of this machine, seen at /host, with nothing of the image."""
+    loader = os.path.realpath(interpreter_of(argv[0]))
+    libraries = {
+        os.path.dirname(os.path.realpath(line.split()[-1]))  # noqa: PTH120 - text
+        for line in Path("/proc/self/maps").read_text("utf-8").splitlines()
+        if line.endswith("/libc.so.6")
+    }
+    return [f"--entrypoint=/host{loader}", image, "--library-path", ":".join(f"/host{one}" for one in libraries),
+            f"/host{argv[0]}", *argv[1:]]  # fmt: skip
 
 
 def _words_of_mount(mount: Mount) -> str:

@@ -1,8 +1,9 @@
 """Opens a listening socket in the network of another process, and hands it to whoever asked.
 
-Run as `python3 -I -S listen_inside.py PID PORT SOCKET`: SOCKET is an inherited Unix socket over which the new one is
-sent. It needs a process of its own: one that has entered another network cannot come back. What runs in that network
-needs no program for it, and can do nothing to the socket but connect.
+Run as `python3 -I -S listen_inside.py PORT SOCKET [PID]`: SOCKET is an inherited Unix socket over which the new one is
+sent, or the path of one. Without PID, the network is that of this process. With it, this must be a process of its own:
+one that has entered another network cannot come back. What runs in that network needs no program for it, and can do
+nothing to the socket but connect.
 """
 
 import ctypes
@@ -19,25 +20,38 @@ IP_FREEBIND = 15
 _WAITING = 256
 
 
-def main(pid: str, port: str, wanted_by: str) -> int:
+def main(port: str, wanted_by: str, pid: str = "") -> int:
     """Do it; one line on stderr where it cannot be done."""
     try:
-        network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
-        owner = fcntl.ioctl(network, OWNER_OF)
-        if os.fstat(owner).st_ino != os.stat("/proc/self/ns/user").st_ino:  # noqa: PTH116 - loads nothing
-            _enter(owner, NEW_USER)
-        _enter(network, NEW_NETWORK)
+        if pid:
+            _enter_network(pid)
         with socket.socket() as listening:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             # The loopback device may not be up yet.
             listening.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)
             listening.bind(("127.0.0.1", int(port)))
             listening.listen(_WAITING)
-            socket.send_fds(socket.socket(fileno=int(wanted_by)), [b"."], [listening.fileno()])
+            socket.send_fds(_connected(wanted_by), [b"."], [listening.fileno()])
     except OSError as trouble:
         sys.stderr.write(f"{trouble.strerror or trouble}\n")
         return 1
     return 0
+
+
+def _connected(place: str) -> socket.socket:
+    if place.isdigit():
+        return socket.socket(fileno=int(place))
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(place)
+    return connection
+
+
+def _enter_network(pid: str) -> None:
+    network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+    owner = fcntl.ioctl(network, OWNER_OF)
+    if os.fstat(owner).st_ino != os.stat("/proc/self/ns/user").st_ino:  # noqa: PTH116 - loads nothing
+        _enter(owner, NEW_USER)
+    _enter(network, NEW_NETWORK)
 
 
 def _enter(namespace: int, kind: int) -> None:

@@ -1,14 +1,23 @@
 """What shuts a program in: the seam between the way out, which is always the door, and the kinds of walls."""
 
+import socket
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
+from untildone.core.door import PORT
+from untildone.core.printable import one_line
+from untildone.errors import AgentError
+from untildone.sandbox import listen_inside
 from untildone.sandbox.host import HostProcess
 
 Close = Callable[[], None]
-MakeDoor = Callable[[int], Awaitable[Close]]
-"""Opens the door in the network of a process, and returns what closes it there."""
+MakeDoor = Callable[[socket.socket], Awaitable[Close]]
+"""Makes the door of a socket that listens inside, and returns what closes it."""
+_PATIENCE = 20.0
+_SAID = 300
 
 
 class Walls(Protocol):
@@ -27,3 +36,24 @@ class Walls(Protocol):
     def words(self, cwd: str) -> tuple[str, ...]:
         """What goes before a command so that it works in a folder inside, with the environment it is given."""
         ...
+
+
+def listening_in(pid: int) -> socket.socket:
+    """A socket that listens in the network of a process. AgentError if this user may not make one there."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        argv = [sys.executable, "-I", "-S", listen_inside.__file__, str(PORT), str(theirs.fileno()), str(pid)]
+        done = subprocess.run(  # noqa: S603, TID251 - it lives for milliseconds
+            argv, pass_fds=[theirs.fileno()], capture_output=True, text=True, check=False, timeout=_PATIENCE
+        )
+        if done.returncode:
+            raise AgentError(f"no door can be opened in the sandbox: {one_line(done.stderr.strip(), _SAID)}")
+        return handed_over(ours)
+
+
+def handed_over(connection: socket.socket) -> socket.socket:
+    """The socket that `listen_inside` sends."""
+    _, handles, *_ = socket.recv_fds(connection, 1, 1)
+    if not handles:
+        raise AgentError("no door can be opened in the sandbox")
+    return socket.socket(fileno=handles[0])
