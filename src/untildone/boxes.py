@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from untildone.agents.lodging import CREDENTIALS, Lent, Lodging, lodge, user_settings
@@ -17,8 +18,10 @@ from untildone.core.policy import BOXED, ENGINES, AgentOptions, RunSpec
 from untildone.core.trace import AgentBoundExceeded, AgentHostRefused
 from untildone.engine.journal import Journal
 from untildone.errors import NoSandbox, UntildoneError
+from untildone.git.agents_repository import AgentsRepository
 from untildone.git.discard import discard
-from untildone.git.untouchable import Reach, reach
+from untildone.git.repository import Inside, Keeping, is_repository, public_repository
+from untildone.git.snapshot import refs_of
 from untildone.ports import Sandbox, Watcher
 from untildone.sandbox.agents_view import Quarters, view
 from untildone.sandbox.boxed import BoxedSpawner
@@ -45,6 +48,16 @@ class Box:
     access: ModelAccess
     around: Path
     """A folder of its own: its home lies there, and what is handed to the agent. A run that goes on finds it again."""
+    repository: AgentsRepository | None = None
+    """What the agent has in place of the user's repository; None: its folder is in no repository."""
+
+    async def make_repository(self) -> None:
+        """To be done before anything is started inside."""
+        if self.repository is not None:
+            self.repository.runs(self.spawner.words, self.env)
+            inside = Inside(words=self.words_of_ours, env=self.env, repository=self.repository)
+            real = await public_repository(self.repository.top)
+            await self.repository.ready(replace(real, keeping=Keeping(inside=inside)))
 
     def words_of_ours(self, folder: str) -> tuple[str, ...]:
         """What goes before a command of ours that may run what the agent wrote."""
@@ -71,6 +84,7 @@ class Lodger:
     config_dir: Path
     claude: str
     state_dir: Path
+    run_id: str
     name: str
     """Of this agent, among all of all runs."""
     own: tuple[Path, ...]
@@ -109,8 +123,9 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
     if access.kind == "neither":
         raise NoSandbox(access.said)
     # Looked at and written once, before any agent could change where it leads.
-    reached = reach(_top(Path(os.path.realpath(lodger.spec.cwd)), _home(lodger.env)))
-    _refuse_stranger(reached.writable[0])
+    tree = _top(Path(os.path.realpath(lodger.spec.cwd)), _home(lodger.env))
+    _refuse_stranger(tree)
+    repository = _repository(lodger, tree)
     if not os.path.lexists(lodger.around):
         _settle_git(lodger.around / "home")
 
@@ -122,14 +137,15 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
             around=lodger.around,
             is_named="CLAUDE_CONFIG_DIR" in lodger.env,
         )
-        return _view(lodger, kind, reached, lodge(lodging, access, settings))
+        git = () if repository is None else repository.mounts(may_write=not lodger.is_reader)
+        return _view(lodger, kind, tree, (*lodge(lodging, access, settings), *git))
 
     env = environment_inside(lodger.env, access, port=PORT, passed=options.pass_env)
     walls, more = _walls(kind, lodger, host, look)
     if kind in ENGINES:
         env = _without_places(env, look(lodger.spec.cwd)) | more
     spawner = BoxedSpawner(host, walls, table_for(options, access))
-    return Box(kind=kind, spawner=spawner, env=env, access=access, around=lodger.around)
+    return Box(kind=kind, spawner=spawner, env=env, access=access, around=lodger.around, repository=repository)
 
 
 def _walls(kind: str, lodger: Lodger, host: HostSpawner, look: Callable[[str], View]) -> tuple[Walls, dict[str, str]]:
@@ -157,6 +173,13 @@ def _without_places(env: Mapping[str, str], seen: View) -> dict[str, str]:
         return all(any(Path(place).is_relative_to(mount.place) for mount in seen.mounts) for place in places)
 
     return {name: value for name, value in env.items() if name == "PATH" or name.startswith(_OWN) or is_there(value)}
+
+
+def _repository(lodger: Lodger, tree: Path) -> AgentsRepository | None:
+    if not is_repository(tree):
+        return None
+    keep = f"{refs_of(lodger.run_id)}/agent"
+    return AgentsRepository(tree, lodger.around / "git", run_id=lodger.run_id, keep=keep)
 
 
 def table_for(options: AgentOptions, access: ModelAccess) -> Table:
@@ -188,6 +211,7 @@ async def opened(boxes: Sequence[Box], journal: Journal, notes: WireNotes) -> As
 
     async with AsyncExitStack() as doors:
         for box in boxes:
+            await box.make_repository()
             watcher = Watcher(asked=notes.request, refused=refused, exceeded=exceeded)
             await doors.enter_async_context(box.spawner.open(watcher))
         try:
@@ -204,7 +228,7 @@ async def _told(journal: Journal, event: Event) -> None:
         await journal.tell(event)
 
 
-def _view(lodger: Lodger, kind: str, reached: Reach, lent: Lent) -> View:
+def _view(lodger: Lodger, kind: str, tree: Path, lent: Lent) -> View:
     options = lodger.spec.options
     more = tuple(Path(os.path.realpath(place)) for place in options.add_dirs)
     given = tuple(Path(one) for one in options.mcp_config if os.path.isfile(one))  # noqa: PTH113 - may be no path
@@ -213,8 +237,8 @@ def _view(lodger: Lodger, kind: str, reached: Reach, lent: Lent) -> View:
     quarters = Quarters(
         around=lodger.around,
         home=_home(lodger.env),
-        writable=() if lodger.is_reader else (*reached.writable, *more),
-        fixed=(*reached.writable, *more) if lodger.is_reader else reached.fixed,
+        writable=() if lodger.is_reader else (tree, *more),
+        fixed=(tree, *more) if lodger.is_reader else (),
         lent=(*lent, (files, files, False), *((place, place, False) for place in given)),
         own=lodger.own,
         programs=(lodger.claude,),

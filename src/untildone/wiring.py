@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from untildone import __version__, config
 from untildone.core import events as ev
 from untildone.core.beginning import beginning
 from untildone.core.chain import has_next, knows_goals, next_policy, next_run_id, next_spec
@@ -32,14 +31,17 @@ from untildone.forge.login import login_names, logins
 from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, Spawner
 from untildone.store.leftovers import LAST_WORDS, ROOMS, WIRE_NOTES
 
+from untildone import __version__, config
+
 if TYPE_CHECKING:
-    from untildone.boxes import Box
     from untildone.engine.parts import Parts
     from untildone.ports.delivery import Forge
     from untildone.sandbox.host import HostSpawner
     from untildone.uplink.serving import Line
     from untildone.uplink.settings import UplinkSettings
     from untildone.witness.examiner import Sealing
+
+    from untildone.boxes import Box
 
 STORE_FILE = "untildone.db"
 KEEP_DAYS = 90
@@ -162,12 +164,13 @@ def _goal(file: str) -> str:
 async def _drive(
     run_id: str, spec: RunSpec, policy: Policy, around: Surroundings, opening: Sequence[ev.Event]
 ) -> LoopState:
-    from untildone.boxes import opened
     from untildone.engine.announce import announcing
     from untildone.engine.supervise import supervise
     from untildone.sandbox.inhibit import awake
     from untildone.trees import tidying
     from untildone.uplink.serving import uplinked
+
+    from untildone.boxes import opened
 
     parts, crew = await _parts(spec, around, run_id, policy)
     parts = around.dress(parts)
@@ -258,7 +261,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
     crew = _Crew(run_id, spec, policy, around, spawner)
     agent, reviewer = crew.worker(), crew.reviewer()
     at_work = crew.work_box
-    inside = Inside(words=at_work.words_of_ours, env=at_work.env) if at_work else None
+    inside = Inside(words=at_work.words_of_ours, env=at_work.env, repository=at_work.repository) if at_work else None
     of_git = GitKeeping(marks=tuple(marks.items()), behind=guard, withheld=withheld, inside=inside)
     workspace = await open_workspace(spec, run_id=run_id, private=around.state_dir / "folders", keeping=of_git)
     rooms = workspace.rooms(around.state_dir / ROOMS)
@@ -466,6 +469,7 @@ class _Crew:
             config_dir=claude_config_dir(spec, env),
             claude=claude,
             state_dir=self._around.state_dir,
+            run_id=self._run_id,
             name=f"{self._run_id}-{'review' if reviewing else 'work'}",
             own=(self._around.state_dir, config.own_dir(os.environ)),
             is_reader=reviewing,

@@ -24,6 +24,7 @@ def lodger(tmp_path: Path) -> Lodger:
         config_dir=home / ".claude",
         claude="/usr/bin/true",
         state_dir=tmp_path / "state",
+        run_id="run",
         name="run-work",
         own=(tmp_path / "state",),
     )

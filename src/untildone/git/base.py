@@ -84,7 +84,7 @@ async def fast_forward(repository: Repository, commit: str) -> None:
 
 async def _fast_forward(repository: Repository, tree: Path, commit: str) -> GitResult:
     args = (*_ONLY_FORWARD, "merge", "-q", "--ff-only", "--no-overwrite-ignore", commit)
-    return await other_tree(repository, tree).git(*args, check=False, timeout=COMMIT_TIMEOUT)
+    return await other_tree(repository, tree).agents.git(*args, check=False, timeout=COMMIT_TIMEOUT)
 
 
 async def to_the_end(step: Coroutine[Any, Any, T]) -> T:

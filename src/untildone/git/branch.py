@@ -154,7 +154,7 @@ async def _make_own_branch(repository: Repository, current: str, spec: RunSpec, 
     # Remembered first: a driver that dies before the switch makes the same branch again, and none forgets its base.
     await remember_origin(repository, branch, Origin(run_id=run_id, base=base, began=f"{current} {start}"))
     # No file changes, so there is nothing a checkout hook could have to do.
-    await repository.git(*NO_HOOKS, "switch", "-q", "-c", branch)
+    await repository.agents.git(*NO_HOOKS, "switch", "-q", "-c", branch)
     return Place(lines=(f"commits go to the new branch {branch} (from {current})",), branch=branch, base=base)
 
 
@@ -165,12 +165,12 @@ async def _after_another_run(repository: Repository, landed: str, spec: RunSpec,
     """
     there = ("switch", "-q", "--no-overwrite-ignore")
     if spec.branch_per == "iteration":
-        done = await repository.git(*there, landed, check=False)
+        done = await repository.agents.git(*there, landed, check=False)
         return None if done.code else await _make_own_branch(repository, landed, spec, run_id)
     branch = free_name(spec.branch_prefix + slug(spec.name), await branches(repository))
     base = spec.landing.base or landed
     start = (await repository.git("rev-parse", "--verify", f"refs/heads/{landed}^{{commit}}")).text
-    done = await repository.git(*there, "--no-track", "-c", branch, start, check=False)
+    done = await repository.agents.git(*there, "--no-track", "-c", branch, start, check=False)
     if done.code:
         return None
     await remember_origin(repository, branch, Origin(run_id=run_id, base=base, began=f"{landed} {start}"))
@@ -188,7 +188,7 @@ async def take_back_unused(repository: Repository, status: Status, *, run_id: st
         return status.branch
     if not await branches(repository, f"refs/heads/{source}"):
         return status.branch
-    gone = await repository.git("switch", "-q", "--no-overwrite-ignore", source, check=False)
+    gone = await repository.agents.git("switch", "-q", "--no-overwrite-ignore", source, check=False)
     if gone.code:
         return status.branch  # it is checked out elsewhere by now
     await forget_branch(repository, status.branch, start)
@@ -228,7 +228,7 @@ async def _landed_on(
 
 
 async def _go_back(repository: Repository, current: str | None, own: str, base: str | None) -> Place:
-    done = await repository.git("switch", "-q", own, check=False)
+    done = await repository.agents.git("switch", "-q", own, check=False)
     if done.code:
         raise WorkspaceError(f"git cannot go back to this run's branch {own} in {repository.top}: {obstacle(done)}")
     line = f"back on this run's branch {own} (from {current or 'a detached HEAD'})"

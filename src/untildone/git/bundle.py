@@ -19,11 +19,10 @@ from untildone.core.codec import decode_value, encode_value
 from untildone.core.dataclass import dataclass
 from untildone.errors import WorkspaceError
 from untildone.git.branch import Origin, origins_of
-from untildone.git.commit import add_all
 from untildone.git.remote import Remote
 from untildone.git.repository import NO_HOOKS, PRIVATE_EMAIL, Repository
 from untildone.git.run import COMMIT_TIMEOUT, disk_trouble
-from untildone.git.snapshot import BY_US, HEAD_TRAILER, copy_index, refs_of
+from untildone.git.snapshot import BY_US, HEAD_TRAILER, refs_of, write_tree
 from untildone.git.sparing import Tells, spare
 from untildone.git.status import Status, readable
 
@@ -212,11 +211,7 @@ async def _own(
 
 
 async def _commit(repository: Repository, status: Status, refs: dict[str, str], leave_out: Sequence[bytes]) -> str:
-    with disk_trouble("cannot pack the tree"), tempfile.TemporaryDirectory(prefix="untildone-") as folder:
-        index = Path(folder) / "index"
-        copy_index(repository, index)
-        await add_all(repository, leave_out=leave_out, index=index)
-        tree = (await repository.git(*NO_HOOKS, "write-tree", env={"GIT_INDEX_FILE": str(index)})).text
+    tree = await write_tree(repository, leave_out=leave_out, but=status.head)
     others = sorted(set(refs.values()) - {status.head})
     flags = [word for parent in ([status.head] if status.head else []) + others for word in ("-p", parent)]
     said = b"The tree of a run, on its way to another machine\n"

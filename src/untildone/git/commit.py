@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +12,7 @@ from untildone.core.printable import printable
 from untildone.errors import GitKilled, GitLocked, WorkspaceError
 from untildone.git.leaks import refusal, staged_secrets
 from untildone.git.locks import remove_own_locks
+from untildone.git.plain_file import copy_plain
 from untildone.git.repository import NO_HOOKS, PRIVATE_IDENTITY, Repository
 from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line, refuse_killed
 
@@ -109,18 +109,19 @@ async def commit_all(
 
     Keys and tokens are a reason, unless a human let these files pass. `before`: the commit that is checked out.
     """
+    agents = repository.agents
 
     async def stage_and_commit() -> tuple[str, GitResult]:
-        with disk_trouble("cannot keep a copy of the index"), _index_kept(repository.index):
-            missed = await add_all(repository, leave_out=leave_out)
-            await _refuse_secrets(repository, let_pass)
-            return missed, await _commit_index(repository, message, identity)
+        with disk_trouble("cannot keep a copy of the index"), _index_kept(agents.index):
+            missed = await add_all(agents, leave_out=leave_out)
+            await _refuse_secrets(agents, let_pass)
+            return missed, await _commit_index(agents, message, identity)
 
     try:
         try:
             missed, done = await stage_and_commit()
         except GitKilled:
-            remove_own_locks(repository.folders)
+            remove_own_locks(agents.folders)
             missed, done = await stage_and_commit()
             if done.code and (made := await _made_since(repository, before)):
                 return replace(made, complete=not missed)  # it was killed when all was done
@@ -130,12 +131,13 @@ async def commit_all(
     warning = f"not everything could be committed: {missed}" if missed else ""
     if done.code:
         return Committed(warning=warning, complete=False, nothing=not missed)
-    summary = _SUMMARY.match(done.out)
+    summary = _SUMMARY.match(done.out) if agents is repository else None  # a hook inside may say what it likes
     head = summary[1].decode() if summary else (await repository.git("rev-parse", "HEAD")).text
     return Committed(commit=head, files=int(summary[2] or 0) if summary else 0, warning=warning, complete=not missed)
 
 
 async def _made_since(repository: Repository, before: str | None) -> Committed | None:
+    await repository.follow_agents()
     head = (await repository.git("rev-parse", "--verify", "--quiet", "HEAD", check=False)).text
     if not head or head == before:
         return None
@@ -167,7 +169,7 @@ def _index_kept(index: Path) -> Iterator[None]:
     existed = index.exists()
     kept.unlink(missing_ok=True)  # a link that waits there would be followed
     if existed:
-        shutil.copy2(index, kept)  # with its time: git tells from it which files it may trust
+        copy_plain(index, kept)  # with its time: git tells from it which files it may trust
     try:
         yield
     except BaseException:

@@ -17,7 +17,7 @@ from untildone.git.difference import ADDED, MOST_NAMED, difference
 from untildone.git.leaks import committed_secrets
 from untildone.git.recombined import recombined
 from untildone.git.repository import Repository
-from untildone.git.status import STATUS, Status, parse_status, stamp_all, tree_state
+from untildone.git.status import Status, stamp_all, tree_state
 from untildone.git.unfit import find_unfit
 from untildone.ports import TreeState
 
@@ -103,9 +103,8 @@ class GitFolder:
         return [] if self._notes is None else [f":(top,exclude,literal){os.fsdecode(self._notes)}"]
 
     async def _status(self) -> Status:
-        answer = await self._repository.git(*STATUS)
         ignore = () if self._notes is None or self._spec.commit_notes else (self._notes,)
-        return parse_status(answer.out, ignore=ignore)
+        return await self._repository.status(ignore)
 
     async def _stamps(self, status: Status) -> dict[bytes, str]:
         if len(status.paths) <= _STAMPED_AT_ONCE and not status.nested:

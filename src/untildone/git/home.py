@@ -79,7 +79,7 @@ async def go_back_to(repository: Repository, now: Status, found: Status) -> str:
     if (now.branch, now.branch or now.head) == (found.branch, found.branch or found.head) or found.head is None:
         return ""
     where = (found.branch,) if found.branch else ("--detach", found.head)
-    back = await repository.git("switch", "-q", *where, check=False)
+    back = await repository.agents.git("switch", "-q", *where, check=False)
     return "" if back.code else f"{repository.top} is back on {found.branch or found.head[:_SHORT]}"
 
 
@@ -90,7 +90,7 @@ async def go_to_base(repository: Repository, now: Status, base: str) -> str:
     stays = f"{repository.top} stays on {now.branch}"
     if now.head is not None and not await brings_nothing(repository, f"refs/heads/{base}", now.head):
         return f"{stays}: it has commits that {base} does not have"
-    switched = await repository.git("switch", "-q", "--no-overwrite-ignore", base, check=False)
+    switched = await repository.agents.git("switch", "-q", "--no-overwrite-ignore", base, check=False)
     return f"{stays}: git cannot switch to {base}: {obstacle(switched)}" if switched.code else ""
 
 

@@ -75,7 +75,7 @@ async def begin_branch(
     # Remembered first: a driver that dies before the switch makes the same branch again.
     await remember_origin(repository, branch, Origin(run_id=run_id, base=base or "", began=f"{source} {start}"))
     hooks = NO_HOOKS if fresh is None else ()  # where no file changes there is nothing a checkout hook could do
-    await repository.git(*hooks, "switch", "-q", "--no-track", "-c", branch, start)
+    await repository.agents.git(*hooks, "switch", "-q", "--no-track", "-c", branch, start)
     if is_empty and status.branch is not None:
         await _drop(repository, status.branch)
     return branch
@@ -90,7 +90,7 @@ async def take_back_empty(repository: Repository, status: Status, *, prefix: str
     tip = await repository.git("rev-parse", "-q", "--verify", f"refs/heads/{source}", check=False)
     if not source or start != status.head or tip.text != status.head:
         return status.branch  # something was committed, here or on the branch it came from
-    gone = await repository.git(*NO_HOOKS, "switch", "-q", source, check=False)
+    gone = await repository.agents.git(*NO_HOOKS, "switch", "-q", source, check=False)
     if gone.code:
         return status.branch  # it is checked out elsewhere by now
     await _drop(repository, status.branch)

@@ -41,10 +41,12 @@ class GitFolders:
     git_dir: Path
     common: Path
     """The git folder that all trees of the repository share."""
+    are_agents: bool = False
+    """An agent may write there: only what lies right in it is touched, as anything deeper may lead elsewhere."""
 
     def trees(self) -> list[Path]:
         """Every folder in which a git of this repository may run."""
-        entries = self.common.glob("worktrees/*/gitdir")
+        entries = () if self.are_agents else self.common.glob("worktrees/*/gitdir")
         linked = [Path(place).parent for entry in entries if (place := _line(entry))]
         return [self.top, self.git_dir, self.common, self.common.parent, *linked]
 
@@ -56,6 +58,8 @@ def lock_named(said: str, folders: GitFolders) -> Path | None:
         return None
     named = Path(os.path.normpath(folders.top / (found["lock"] or f"{found['settings']}.lock")))
     lock = Path(os.path.realpath(named.parent)) / named.name
+    if folders.are_agents:
+        return lock if lock.parent == folders.git_dir else None
     places = (os.path.realpath(place) for place in (folders.git_dir, folders.common))
     return lock if any(lock.is_relative_to(place) for place in places) else None
 
@@ -90,7 +94,7 @@ def remove_own_locks(folders: GitFolders) -> None:
 async def wait_for_commit_locks(folders: GitFolders, branch: str | None) -> list[str]:
     """Return when a commit on this branch is possible, with lines about what was removed; GitLocked if a lock stays."""
     names = [folders.git_dir / name for name in _OF_A_TREE]
-    names += [folders.common / "refs" / "heads" / f"{branch}.lock"] if branch else []
+    names += [folders.common / "refs" / "heads" / f"{branch}.lock"] if branch and not folders.are_agents else []
     lines = [await outlast(lock, folders) for lock in filter(os.path.lexists, names)]
     return [said for said in lines if said]
 
@@ -109,7 +113,8 @@ async def clear_abandoned(folders: GitFolders) -> list[str]:
 def _standing(folders: GitFolders) -> Iterator[Path]:
     known = [folders.git_dir / name for name in _OF_A_TREE] + [folders.common / name for name in _OF_ALL]
     yield from (lock for lock in known if lock.exists())
-    yield from folders.common.glob("refs/**/*.lock")
+    if not folders.are_agents:
+        yield from folders.common.glob("refs/**/*.lock")
 
 
 def _remove(lock: Path) -> str:

@@ -4,17 +4,19 @@ import asyncio
 import hashlib
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
 from untildone.core.dataclass import dataclass
 from untildone.errors import FolderRefused, WorkspaceError
+from untildone.git.agents_repository import AgentsRepository, Head
 from untildone.git.fence import Fence, fence_around
 from untildone.git.filters import FILTERS, configured_filters, missing_filters, switched_off
 from untildone.git.locks import GitFolders, lock_named, outlast
 from untildone.git.room_entries import common_folder
 from untildone.git.run import READ_TIMEOUT, GitResult, disk_trouble, git, refuse_failed, verb
+from untildone.git.status import STATUS, Status, parse_status
 
 PRIVATE_EMAIL = "untildone@localhost"
 PRIVATE_IDENTITY = ("-c", "user.name=untildone", "-c", f"user.email={PRIVATE_EMAIL}")
@@ -24,7 +26,8 @@ NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 # A hook inherits what git is told. A test suite in one that makes repositories of its own would then work in ours, so
 # here git finds the repository by itself, as it does for the user; that it finds the right one was looked at before.
 _RUN_HOOKS = frozenset({"checkout", "commit", "merge", "push", "switch"})
-_RUN_INSIDE = frozenset({"add", "commit"})
+_MOVING = frozenset({"checkout", "commit", "merge", "switch"})
+_SWITCHING = _MOVING - {"commit"}
 _KILLED_INSIDE = 128 + signal.SIGKILL
 """What a sandbox says of a program that was killed."""
 _TRIES = 4
@@ -47,7 +50,7 @@ class Keeping:
     withheld: frozenset[str] = frozenset()
     """Variables they do not get, such as the login for a forge."""
     inside: "Inside | None" = None
-    """Where they run at commits in the agent's own tree; then they run nowhere else. None: where we run."""
+    """Where the agent works; they run nowhere else then. None: where we run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,8 @@ class Inside:
     words: Callable[[str], Sequence[str]]
     """What goes before git so that it works in a folder, in the sandbox, and leaves nothing behind."""
     env: Mapping[str, str]
+    repository: AgentsRepository | None = None
+    """What the agent has in place of the user's repository; None: its folder is in no repository."""
 
 
 UNKEPT = Keeping()
@@ -79,12 +84,49 @@ class Repository:
     fence: Fence | None = None
     """Where .git led at the start; None: it is not asked."""
     keeping: Keeping = UNKEPT
+    real: "Repository | None" = None
+    """Of which this is what the agent has instead: git runs inside only. None: it is not the agent's."""
     removed_locks: list[str] = field(default_factory=list, compare=False)
     """Lines about locks of a dead git that were removed, for the user; whoever tells them takes them out."""
 
     @property
+    def agents(self) -> "Repository":
+        """The same tree as the agent has it: in a sandbox with a repository of its own, otherwise this very one.
+
+        Whatever looks at the files of the tree, or changes them, is done with this one.
+        """
+        inside = self.keeping.inside
+        if self.private or inside is None or inside.repository is None or inside.repository.top != self.top:
+            return self
+        git_dir = inside.repository.git_dir
+        return replace(self, git_dir=git_dir, index=git_dir / "index", fence=None, real=self)
+
+    async def status(self, ignore: Iterable[bytes] = ()) -> Status:
+        """What differs from the last commit. Where an agent has a repository of its own, both are the same after it."""
+        agents = self.agents
+        for _ in range(_TRIES):
+            found = parse_status((await agents.git(*STATUS)).out, ignore=ignore)
+            if agents is self:
+                return found
+            head = await _agents(self.keeping).follow(self, Head(found.branch, found.head))
+            if head is not None:
+                return replace(found, branch=head.branch, head=head.commit)
+        raise WorkspaceError(f"other commits are checked out in {self.top} all the time: try again when it is quieter")
+
+    async def follow_agents(self) -> None:
+        """Take over what was committed in the agent's repository, where it has one of its own."""
+        if self.agents is not self:
+            await _agents(self.keeping).bring_out(self)
+
+    async def taken(self, wanted: str, *but: str | None) -> str:
+        """An object that was written in the agent's repository, and is in this one now as well."""
+        return wanted if self.agents is self else await _agents(self.keeping).take(self, wanted, *but)
+
+    @property
     def folders(self) -> GitFolders:
         """Where its locks lie."""
+        if self.real is not None:
+            return GitFolders(top=self.top, git_dir=self.git_dir, common=self.git_dir, are_agents=True)
         return GitFolders(top=self.top, git_dir=self.git_dir, common=common_folder(self.git_dir))
 
     async def git(
@@ -103,36 +145,93 @@ class Repository:
         """
         if self.fence is not None:
             self.fence.refuse_another(self.top)
-        command, kept = verb(args), self.keeping
-        inside = kept.inside if dies_with_us and command in _RUN_INSIDE and not self.private else None
-        if kept.inside is not None and inside is None and command in _RUN_HOOKS:
-            args = (*NO_HOOKS, *args)
-        args = ("-c", "commit.gpgSign=false", *args) if inside else args
-        finds_itself = not self.private and command in _RUN_HOOKS and NO_HOOKS[1] not in args
-        # If the agent deletes .git, git must fail instead of finding the repository of a folder above.
-        fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
-        options = switched_off(self.missing_filters) if self.missing_filters else ()
-        words = await asyncio.to_thread(inside.words, str(self.top)) if inside else ()
+        if self.real is None:
+            way = self._outside(args, env or {}, dies_with_us=dies_with_us)
+        else:
+            way = await self._inside(args, env or {}, dies_with_us=dies_with_us)
         for _ in range(_TRIES):
             done = await git(
-                (*options, *args), cwd=self.top,
-                git_dir=None if finds_itself else self.git_dir, work_tree=None if finds_itself else self.top,
-                env={**fence, **dict(kept.marks), **(env or {})},
-                withheld=frozenset() if command in _TALK else kept.withheld,
-                stdin=stdin, timeout=timeout,
-                base=inside.env if inside else None,
-                dies_with_us=dies_with_us, behind=(words or kept.behind) if dies_with_us else (), most=most,
-                check=False,
+                way.args, cwd=self.top, git_dir=way.git_dir, work_tree=way.work_tree, env=way.env, base=way.base,
+                withheld=way.withheld, behind=way.behind, stdin=stdin, timeout=timeout, dies_with_us=dies_with_us,
+                most=most, check=False,
             )  # fmt: skip
-            if inside and done.code == _KILLED_INSIDE:
+            if way.base is not None and done.code == _KILLED_INSIDE:
                 done = replace(done, code=-signal.SIGKILL)
-            if done.code == 0 or (lock := lock_named(done.err, self.folders)) is None:
+            if done.code == 0 or (lock := lock_named(way.said(done.err), self.folders)) is None:
                 break
             if said := await outlast(lock, self.folders):
                 self.removed_locks.append(said)
         if check:
             refuse_failed(done, args, self.top)
+        if self.real is not None and way.moves and done.code == 0:
+            await _agents(self.keeping).bring_out(self.real, by_us=True)
         return done
+
+    def _outside(self, args: Sequence[str], env: Mapping[str, str], *, dies_with_us: bool) -> "_Way":
+        command, kept = verb(args), self.keeping
+        if kept.inside is not None and command in _RUN_HOOKS:
+            args = (*NO_HOOKS, *args)
+        finds_itself = not self.private and command in _RUN_HOOKS and NO_HOOKS[1] not in args
+        # If the agent deletes .git, git must fail instead of finding the repository of a folder above.
+        fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
+        path = {} if kept.inside is None else {"PATH": _path_outside_of(self.top)}
+        return _Way(
+            args=(*switched_off(self.missing_filters), *args),
+            git_dir=None if finds_itself else self.git_dir,
+            work_tree=None if finds_itself else self.top,
+            env={**fence, **path, **dict(kept.marks), **env},
+            withheld=frozenset() if command in _TALK else kept.withheld,
+            behind=kept.behind if dies_with_us else (),
+        )
+
+    async def _inside(self, args: Sequence[str], env: Mapping[str, str], *, dies_with_us: bool) -> "_Way":
+        """Git finds the agent's repository by itself there; only what may run hooks needs somebody to clean up."""
+        agents, inside = _agents(self.keeping), self.keeping.inside
+        assert self.real is not None, "it is not the agent's"
+        assert inside is not None, "there is no inside"
+        command = verb(args)
+        if command in _SWITCHING:
+            await agents.bring_refs_in(self.real)
+        hooks = () if NO_HOOKS[1] in args else ("-c", f"core.hooksPath={agents.hooks}")
+        fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
+        return _Way(
+            args=(*switched_off(self.missing_filters), *hooks, "-c", "commit.gpgSign=false", *args),
+            env={**fence, **dict(self.keeping.marks), **{name: agents.seen_at(value) for name, value in env.items()}},
+            base=inside.env,
+            behind=await asyncio.to_thread(agents.behind, inside.words if dies_with_us else None),
+            said=agents.told_outside,
+            moves=command in _MOVING,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """How one command is run."""
+
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    git_dir: Path | None = None
+    work_tree: Path | None = None
+    base: Mapping[str, str] | None = None
+    withheld: frozenset[str] = frozenset()
+    behind: Sequence[str] = ()
+    said: Callable[[str], str] = str
+    """What it said, with the places that are meant."""
+    moves: bool = False
+    """Another commit may be checked out after it."""
+
+
+def _agents(keeping: Keeping) -> AgentsRepository:
+    assert keeping.inside is not None, "there is no inside"
+    assert keeping.inside.repository is not None, "the agent has no repository of its own"
+    return keeping.inside.repository
+
+
+def _path_outside_of(tree: Path) -> str:
+    """Where programs are looked for: not where an agent may put them."""
+    places = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    kept = (place for place in places if place.startswith("/"))
+    return os.pathsep.join(place for place in kept if not Path(os.path.realpath(place)).is_relative_to(tree))
 
 
 def other_tree(repository: Repository, top: Path) -> Repository:
@@ -147,22 +246,22 @@ def other_tree(repository: Repository, top: Path) -> Repository:
 def project_root(cwd: Path) -> Path:
     """The top folder of the git repository around `cwd`, or `cwd` itself."""
     folder = cwd.resolve()
-    return next((place for place in (folder, *folder.parents) if _is_repository(place)), folder)
+    return next((place for place in (folder, *folder.parents) if is_repository(place)), folder)
 
 
 async def open_repository(cwd: Path, *, private: Path) -> Repository:
     """Find or make the repository for this folder. FolderRefused when it is no place to work in."""
     folder, top = _checked(cwd), project_root(cwd)
-    if not _is_repository(top) or (folder != top and await _is_stranger(folder, top)):
+    if not is_repository(top) or (folder != top and await _is_stranger(folder, top)):
         return await _with_filters(await _make(_private(folder, private)))
-    return await _with_filters(await _public(top))
+    return await _with_filters(await public_repository(top))
 
 
 def _checked(cwd: Path) -> Path:
     folder = cwd.resolve()
     if not folder.is_dir():
         raise FolderRefused(f"{cwd} is not a folder: give an existing one")
-    if holds_home(folder) and not _is_repository(folder):
+    if holds_home(folder) and not is_repository(folder):
         raise FolderRefused(f"{folder} is your home folder or holds it: start in the folder of a project")
     return folder
 
@@ -177,7 +276,8 @@ async def _is_stranger(folder: Path, top: Path) -> bool:
     return holds_home(top) or (await git(asked, cwd=top, check=False)).code == 0
 
 
-async def _public(top: Path) -> Repository:
+async def public_repository(top: Path) -> Repository:
+    """The one whose tree this is."""
     asked = ("rev-parse", "--absolute-git-dir", "--git-path", "index", "--git-path", "info/exclude")
     answer = await git(asked, cwd=top, env={"GIT_CEILING_DIRECTORIES": str(top.parent)})
     git_dir, index, exclude = (top / line for line in os.fsdecode(answer.out).rstrip("\n").split("\n"))
@@ -206,7 +306,8 @@ async def _make(repository: Repository) -> Repository:
     return repository
 
 
-def _is_repository(folder: Path) -> bool:
+def is_repository(folder: Path) -> bool:
+    """Whether a folder is the top of a tree of a repository."""
     mark = folder / ".git"
     return mark.is_file() or (mark / "HEAD").is_file()
 

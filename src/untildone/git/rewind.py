@@ -19,7 +19,7 @@ from untildone.git.recorded import record_seen
 from untildone.git.repository import NO_HOOKS, Repository
 from untildone.git.run import disk_trouble
 from untildone.git.snapshot import SavedState, commit_tree, copy_index, create_first, refs_of, saved_states
-from untildone.git.status import STATUS, Status, parse_status, stamp_all
+from untildone.git.status import Status, stamp_all
 from untildone.git.under_way import under_way_in
 from untildone.git.unfit import find_unfit
 from untildone.git.worktrees import linked, make_ours
@@ -242,7 +242,7 @@ async def _base_of(repository: Repository) -> str:
 
 
 async def _status(repository: Repository) -> Status:
-    return parse_status((await repository.git(*STATUS)).out)
+    return await repository.status()
 
 
 def _using(index: Path) -> dict[str, str]:

@@ -84,7 +84,10 @@ def initialised(source: Repository, name: str) -> Repository | None:
         return None  # a link that was put in its place
     git_dir = Path(git_folder(place))
     # Objects are taken from there: only where git itself keeps submodules, never in another repository.
-    if not any(git_dir.is_relative_to(inside) for inside in (common_folder(source.git_dir), source.top.resolve())):
+    kept_in = [common_folder(source.git_dir)]
+    if source.keeping.inside is None:
+        kept_in.append(source.top.resolve())  # otherwise an agent may have made it, with settings that name programs
+    if not any(git_dir.is_relative_to(inside) for inside in kept_in):
         return None
     return replace(source, top=place, git_dir=git_dir, index=git_dir / "index", private=False, fence=None)
 

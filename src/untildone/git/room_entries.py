@@ -7,6 +7,8 @@ from pathlib import Path
 
 from untildone.git.plain_file import line
 
+_MOST_ALTERNATES = 16
+
 
 def common_folder(git_dir: Path) -> Path:
     """The git folder that all worktrees of a repository share."""
@@ -38,6 +40,21 @@ def checked_out_in(git_dir: Path) -> list[Path]:
             mark = os.path.normpath(entry / line(entry / "gitdir"))  # newer git may write it from the entry on
             places.append(Path(mark).parent)
     return [place for place in places if place.is_dir()]
+
+
+def alternates(objects: Path) -> list[Path]:
+    """Other folders that a folder of objects takes more from."""
+    found: dict[Path, None] = {}
+    waiting = [objects]
+    while waiting and len(found) < _MOST_ALTERNATES:
+        around = waiting.pop()
+        with suppress(OSError):
+            for written in line(around / "info/alternates").split("\n"):
+                place = Path(os.path.normpath(around / written))
+                if written and place.is_dir() and place not in found:
+                    found[place] = None
+                    waiting.append(place)
+    return list(found)
 
 
 def _entries(git_dir: Path) -> list[Path]:

@@ -12,12 +12,11 @@ from pathlib import Path
 from untildone.core.printable import one_line
 from untildone.errors import CommitUnfit, WorkspaceError
 from untildone.git.discard import GONE, discard, remove_all_gone
-from untildone.git.plain_file import line
 from untildone.git.pristine import Pristine, pristine
 from untildone.git.proof import quoted
 from untildone.git.repository import Repository
 from untildone.git.room_content import lfs_files, refuse_lacking_filters, special_files, submodules
-from untildone.git.room_entries import checked_out_in, common_folder
+from untildone.git.room_entries import alternates, checked_out_in, common_folder
 from untildone.git.run import disk_trouble
 from untildone.git.status import readable
 from untildone.git.tree_copy import lay_over
@@ -25,7 +24,6 @@ from untildone.ports.delivery import Bind, Checkout
 
 _REFS = "--format=%(objectname) %(refname)"
 _SHOWN = ("refs/heads", "refs/tags", "refs/remotes")
-_MOST_ALTERNATES = 16
 _WHOLE_NAME = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 _LINK = re.compile(rb"(?:^|(?<=\0))120000 [0-9a-f]+ \d\t([^\0]+)")
 
@@ -168,23 +166,9 @@ async def _git_for_commands(source: Repository, own: Pristine, room: Path, aroun
         with suppress(FileNotFoundError):
             shutil.copyfile(common_folder(source.git_dir) / "shallow", folder / "shallow")
         (room / ".git").write_bytes(b"gitdir: %b\n" % os.fsencode(folder))
-    further = [Bind(source=str(place), place=str(place)) for place in _alternates(objects)]
+    further = [Bind(source=str(place), place=str(place)) for place in alternates(objects)]
     lent = Bind(source=str(objects), place=str(borrowed))
     return [Bind(source=str(folder), place=str(folder), writable=True), lent, *further]
-
-
-def _alternates(objects: Path) -> list[Path]:
-    """Other repositories that this one takes objects from, by absolute paths."""
-    found: dict[Path, None] = {}
-    waiting = [objects]
-    while waiting and len(found) < _MOST_ALTERNATES:
-        with suppress(OSError):
-            for written in line(waiting.pop() / "info/alternates").split("\n"):
-                place = Path(written)
-                if place.is_absolute() and place.is_dir() and place not in found:
-                    found[place] = None
-                    waiting.append(place)
-    return list(found)
 
 
 def _links_out(room: Path, listed: bytes) -> list[str]:

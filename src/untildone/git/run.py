@@ -97,6 +97,7 @@ async def git(
     dies_with_us: bool = False,
     behind: Sequence[str] = (),
     most: int = -1,
+    script: str = "",
 ) -> GitResult:
     """Run one git command. WorkspaceError when it cannot start, takes too long, or (with `check`) fails.
 
@@ -104,7 +105,7 @@ async def git(
     instead of ours.
 
     With `dies_with_us` it ends, hooks and all, when this process does. `behind`: the program that sees to that, and
-    to it that nothing of a hook outlives the command.
+    to it that nothing of a hook outlives the command. `script`: one of ours that runs git itself, with these words.
     """
     own = _environment(withheld) if base is None else {**base, **_QUIET}
     whole = own | _place(git_dir, work_tree) | dict(env or {})
@@ -114,10 +115,13 @@ async def git(
         given.write(stdin or b"")
         given.seek(0)
         program: list[str] = [*behind, "git", *_TO_THE_END] if behind else ["git"]
+        options: Sequence[str] = _ALWAYS
+        if script:
+            program, options = [*behind, "/bin/sh", "-c", script, "sh"], ()
         handed: tuple[int, ...] = ()
         if dies_with_us and not behind:
             program, handed = files.enter_context(_life_line())
-        process = await _start([*program, *_ALWAYS, *args], cwd, whole, (given, out, err), handed)
+        process = await _start([*program, *options, *args], cwd, whole, (given, out, err), handed)
         late = f"git {verb(args)} did not end within {timeout:.0f} s in {cwd}"
         code = await _wait(process, timeout, late, _GUARD_GRACE if behind else _END_GRACE)
         result = GitResult(code, _content(out, most), _content(err).decode("utf-8", "replace"))
@@ -172,9 +176,9 @@ def _cause(err: str) -> str:
 def verb(args: Sequence[str]) -> str:
     """The command itself, without the settings before it."""
     start = 0
-    while args[start] == "-c":
+    while args[start : start + 1] == ("-c",) or args[start : start + 1] == ["-c"]:
         start += 2
-    return args[start]
+    return args[start] if args[start:] else "command"
 
 
 def _place(git_dir: Path | None, work_tree: Path | None) -> dict[str, str]:

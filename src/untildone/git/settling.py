@@ -1,5 +1,6 @@
 """What is to be known about an iteration's work before and after the loop commits it."""
 
+import os
 from dataclasses import replace
 
 from untildone.git.history import Made
@@ -12,7 +13,8 @@ def half_way(repository: Repository, status: Status) -> str:
     """What the agent left half-done that a commit would make worse."""
     if status.unmerged:
         return f"not committed: merge conflicts are unresolved in {in_one_line(map(readable, status.unmerged))}"
-    if any((repository.git_dir / mark).exists() for mark in ("rebase-merge", "rebase-apply")):
+    git_dir = repository.agents.git_dir
+    if any(os.path.lexists(git_dir / mark) for mark in ("rebase-merge", "rebase-apply")):
         return "not committed: a rebase is in progress; finish it with `git rebase --continue` or `--abort`"
     return ""
 

@@ -5,15 +5,17 @@ tree is clean it is the commit itself; otherwise a commit that belongs to no bra
 """
 
 import re
-import shutil
+import secrets
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 
 from untildone.core.dataclass import dataclass
 from untildone.errors import WorkspaceError
 from untildone.git.commit import add_all
+from untildone.git.plain_file import copy_plain
 from untildone.git.repository import NO_HOOKS, PRIVATE_EMAIL, Repository
 from untildone.git.run import disk_trouble, first_line
 
@@ -72,18 +74,38 @@ async def save_tree(
     repository: Repository, *, parent: str | None, message: str, leave_out: Sequence[bytes] = ()
 ) -> str:
     """Write the whole tree as it is now into a commit that belongs to no branch; returns its hash."""
-    with disk_trouble("cannot save the tree"), tempfile.TemporaryDirectory(prefix="untildone-") as folder:
-        index = Path(folder) / "index"
-        copy_index(repository, index)
-        await add_all(repository, leave_out=leave_out, index=index)
-        tree = (await repository.git(*NO_HOOKS, "write-tree", env={"GIT_INDEX_FILE": str(index)})).text
+    tree = await write_tree(repository, leave_out=leave_out, but=parent)
     return await commit_tree(repository, tree, parents=[parent] if parent else [], message=message)
+
+
+async def write_tree(repository: Repository, *, leave_out: Sequence[bytes] = (), but: str | None = None) -> str:
+    """The whole tree as it is now, as an object of the repository. `but`: a commit that has most of it."""
+    agents = repository.agents
+    with scratch_index(agents) as index:
+        await add_all(agents, leave_out=leave_out, index=index)
+        tree = (await agents.git(*NO_HOOKS, "write-tree", env={"GIT_INDEX_FILE": str(index)})).text
+    return await repository.taken(tree, but)
+
+
+@contextmanager
+def scratch_index(repository: Repository) -> Iterator[Path]:
+    """A copy of the index to work with, so that only what changed must be read again."""
+    with disk_trouble("cannot save the tree"), ExitStack() as cleaning:
+        if repository.real is None:
+            folder = Path(cleaning.enter_context(tempfile.TemporaryDirectory(prefix="untildone-")))
+            index = folder / "index"
+        else:  # where a git inside finds it
+            index = repository.git_dir / f"untildone-{secrets.token_hex(8)}"
+            for left in (index, index.with_name(f"{index.name}.lock")):
+                cleaning.callback(left.unlink, missing_ok=True)
+        copy_index(repository, index)
+        yield index
 
 
 def copy_index(repository: Repository, place: Path) -> None:
     """A copy to work with, so that only what changed must be read again."""
     if repository.index.exists():
-        shutil.copy2(repository.index, place)
+        copy_plain(repository.index, place)
 
 
 async def commit_tree(repository: Repository, tree: str, *, parents: Sequence[str], message: str) -> str:

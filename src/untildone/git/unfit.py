@@ -46,7 +46,7 @@ async def find_unfit(repository: Repository, stamps: Mapping[bytes, str]) -> Unf
 
 
 async def _filters(repository: Repository, paths: list[bytes]) -> dict[bytes, str]:
-    answer = await repository.git("check-attr", "-z", "--stdin", "filter", stdin=b"\0".join(paths) + b"\0")
+    answer = await repository.agents.git("check-attr", "-z", "--stdin", "filter", stdin=b"\0".join(paths) + b"\0")
     words = answer.out.split(b"\0")[:-1]
     named = zip(words[::3], words[2::3], strict=True)
     return {path: "" if name in (b"unspecified", b"unset", b"set") else readable(name) for path, name in named}

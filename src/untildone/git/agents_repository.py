@@ -1,0 +1,597 @@
+"""The repository of an agent in a sandbox: made from the user's, mounted in its place, and fetched from.
+
+The agent may write anything there: settings, hooks, objects, a rebase with commands. So no git outside ever opens it.
+What the agent committed comes out as a pack that a git inside writes, and that the user's repository takes like one
+from a remote: every object checked. HEAD and the index of the user's repository follow.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from untildone.core.dataclass import dataclass
+from untildone.core.printable import one_line
+from untildone.errors import WorkspaceError
+from untildone.git.fence import fence_around
+from untildone.git.plain_file import content, copy_plain
+from untildone.git.room_entries import alternates
+from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line, git
+from untildone.git.under_way import under_way_in
+
+if TYPE_CHECKING:
+    from untildone.git.repository import Repository
+
+MOST_BYTES = 1 << 30
+"""Of one pack; also the largest file that a git inside may write, which is how it is bounded."""
+_AT_MOST = ("/bin/sh", "-c", f'ulimit -f {MOST_BYTES >> 9}; exec "$@"', "sh")
+_UNPACKED = 100
+"""From so many objects on a pack stays one, as after `git fetch`."""
+
+# What agents and hosts have in common. Both lie at the root, where nothing of the user's is.
+_ELSEWHERE = Path("/untildone")
+_LENT = ("hooks", "info", "modules")
+_REFS = ("refs/heads", "refs/tags", "refs/remotes", "refs/notes")
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_HEADS = "refs/heads/"
+_REPOSITORY = b"160000"
+
+# Settings that say how files are stored and where branches come from. What could be a secret or a path stays outside.
+_SETTINGS = re.compile(
+    r"core\.(autocrlf|eol|safecrlf|filemode|ignorecase|precomposeunicode|symlinks|hookspath|whitespace|quotepath|"
+    r"sparsecheckout|sparsecheckoutcone)|user\.(name|email)|extensions\.(objectformat|partialclone)|"
+    r"remote\..*\.(url|fetch|tagopt|promisor|partialclonefilter)|branch\..*\.(remote|merge|rebase)|"
+    r"(filter\..*\.(clean|smudge|process|required))|merge\..*\.(name|driver)|submodule\..*\.(active|url)|"
+    r"(pull|push|rebase|i18n|commit|log)\.(rebase|default|autosquash|commitencoding|cleanup|date)",
+    re.DOTALL,
+)
+
+_GIT = 'g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto=0 "$@"; }\n'
+_TELL = f"""{_GIT}
+commit=$(g rev-parse -q --verify 'HEAD^{{commit}}')
+printf '%s\\n%s\\n' "$commit" "$(g symbolic-ref -q HEAD)"
+[ -z "$commit" ] || [ "$commit" = "$1" ] || {{
+  printf '%s\\n' "$commit"
+  [ -z "$1" ] || printf '^%s\\n' "$1"
+}} | g pack-objects -q --revs --local --thin --stdout --delta-base-offset
+"""
+_PACK = f"""{_GIT}
+printf '%s\\n' "$@" | g pack-objects -q --revs --local --thin --stdout --delta-base-offset
+"""
+_TAKE_REFS = f"{_GIT}g update-ref --no-deref --stdin\n"
+_TAKE_HEAD = f"""{_GIT}
+if [ -n "$1" ]; then
+  {{ [ -z "$2" ] || g update-ref "refs/heads/$1" "$2"; }} && g symbolic-ref HEAD "refs/heads/$1"
+else
+  g update-ref --no-deref HEAD "$2"
+fi && if [ -n "$2" ]; then g read-tree --reset "$2"; else g read-tree --empty; fi
+"""
+
+Lent = tuple[Path, Path, bool]
+"""Source, place, and whether it may be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is checked out."""
+
+    branch: str | None
+    """None: no branch."""
+    commit: str | None
+    """None: the branch has no commit yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """Where both repositories were when they were last the same."""
+
+    theirs: Head
+    """The agent's."""
+    ours: Head
+    """The user's. It is detached where the agent committed to a branch that is not its to move."""
+    own: tuple[str, ...]
+    """Branches that the agent may move."""
+
+
+class AgentsRepository:
+    """One folder for each agent; it outlives the driver, so that a resumed run finds what the agent left."""
+
+    def __init__(self, top: Path, git_dir: Path, *, run_id: str, keep: str) -> None:
+        """`git_dir` is where it lies outside; refs below `keep` hold what cannot go to a branch."""
+        self.top = top
+        self.git_dir = git_dir
+        self._run_id = run_id
+        self._keep = keep
+        found = fence_around(top)
+        self._is_linked = (top / ".git").is_file()
+        self._place = _ELSEWHERE / "git" if self._is_linked else top / ".git"
+        self._common = Path(found.common)
+        self._objects = [self._common / "objects", *alternates(self._common / "objects")]
+        self._pinned: list[Lent] = []
+        self._words: Callable[[str], Sequence[str]] = lambda _: ()
+        self._env: Mapping[str, str] = {}
+        self._seen: _Seen | None = None
+        self._stamp: tuple[object, ...] = ()
+        self.hooks = str(self._place / "hooks")
+        """Where the hooks are that the user's repository names, as git is told inside."""
+
+    def runs(self, words: Callable[[str], Sequence[str]], env: Mapping[str, str]) -> None:
+        """What goes before a command so that it runs inside, and its environment."""
+        self._words, self._env = words, env
+
+    # --- what is seen inside ---------------------------------------------------------------------
+
+    def mounts(self, *, may_write: bool = True) -> tuple[Lent, ...]:
+        """What an agent sees in place of the user's repository; each source is there when this returns.
+
+        `may_write`: the tree is the agent's to write to, so that some of it is held fast.
+        """
+        with disk_trouble(f"cannot make folders in {self.git_dir}"):
+            self.git_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lent = [(self.git_dir, self._place, True)]
+            if self._is_linked:
+                lent.append((self._written("git-link", f"gitdir: {self._place}\n"), self.top / ".git", False))
+            for name in _LENT:
+                if (self._common / name).is_dir():
+                    _make_folder(self.git_dir / name)
+                    lent.append((self._common / name, self._place / name, False))
+            for source, place in zip(self._objects, self._lent_objects(), strict=True):
+                lent.append((source, place, False))
+                if (source / "info" / "alternates").exists():
+                    lent.append((self._written("git-empty", ""), place / "info" / "alternates", False))
+        return (*lent, *self._pinned) if may_write else tuple(lent)
+
+    def _lent_objects(self) -> list[Path]:
+        return [_ELSEWHERE / f"objects-{number}" for number in range(len(self._objects))]
+
+    def _written(self, name: str, text: str) -> Path:
+        file = self.git_dir.with_name(name)
+        if not file.exists():
+            file.write_text(text, "utf-8")
+        return file
+
+    def seen_at(self, place: str) -> str:
+        """Where something of it is seen inside."""
+        return place.replace(str(self.git_dir), str(self._place), 1) if place.startswith(f"{self.git_dir}/") else place
+
+    def told_outside(self, said: str) -> str:
+        """What git said inside, with the places as they are outside."""
+        return said.replace(f"{self._place}/", f"{self.git_dir}/")
+
+    # --- making it -------------------------------------------------------------------------------
+
+    async def ready(self, real: "Repository") -> None:
+        """Make it, unless an earlier driver has. To be done before anything is started inside."""
+        self._pinned = list(_unique(await _pinned(real)))
+        self.hooks = await self._hooks(real)
+        self._seen = self._remembered()
+        if self._seen is None or not os.path.lexists(self.git_dir / "HEAD"):
+            await self._make(real)
+
+    async def _hooks(self, real: "Repository") -> str:
+        named = (await real.git("config", "--local", "core.hooksPath", check=False)).text
+        return named or str(self._place / "hooks")
+
+    async def _make(self, real: "Repository") -> None:
+        if what := under_way_in(real.git_dir):
+            raise WorkspaceError(
+                f"a {what} is in progress in {real.top}: finish it, or `git {what} --abort`, before an agent works "
+                "there in a sandbox"
+            )
+        head, refs = await head_of(real), await _refs(real)
+        with disk_trouble(f"cannot make a repository in {self.git_dir}"):
+            self.git_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for entry in self.git_dir.iterdir():  # of a driver that died while it made it
+                _remove(entry)
+            for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
+                (self.git_dir / folder).mkdir(parents=True)
+            lent = "".join(f"{place}\n" for place in self._lent_objects())
+            (self.git_dir / "objects" / "info" / "alternates").write_text(lent)
+            (self.git_dir / "config").write_bytes(await _settings(real))
+            (self.git_dir / "packed-refs").write_text(_listed(refs), "utf-8", "surrogateescape")
+            for name, target in (await _symbolic_refs(real)).items():
+                (self.git_dir / name).parent.mkdir(parents=True, exist_ok=True)
+                (self.git_dir / name).write_text(f"ref: {target}\n")
+            for file in (self._common / "shallow", real.index, *real.index.parent.glob("sharedindex.*")):
+                if file.is_file():
+                    copy_plain(file, self.git_dir / file.name)
+            named = f"ref: {_HEADS}{head.branch}" if head.branch else head.commit
+            (self.git_dir / "HEAD").write_text(f"{named}\n", "utf-8", "surrogateescape")
+        self._remember_refs(refs)
+        self._remember(_Seen(theirs=head, ours=head, own=(head.branch,) if head.branch else ()))
+
+    # --- following it ----------------------------------------------------------------------------
+
+    async def follow(self, real: "Repository", found: Head) -> Head | None:
+        """Bring both repositories together, given what is checked out in the agent's.
+
+        Returns what is checked out now; None: the files have to be looked at again.
+        """
+        assert self._seen is not None, "a repository that was not made"
+        if not self._stamp:
+            await self._renew_refs(real, but=self._seen.theirs.branch)
+        seen, stamp = self._seen, _stamp(real)
+        ours = seen.ours if stamp == self._stamp else await head_of(real)
+        if found == seen.theirs and ours == seen.ours:
+            self._stamp = stamp
+            return found
+        if found == seen.theirs:
+            await self._bring_in(real, ours)
+            return None
+        if ours not in {seen.ours, found} and not await self._has_grown(real, ours):
+            await self._bring_in(real, ours)
+            return None
+        return await self.bring_out(real)
+
+    async def bring_out(self, real: "Repository", *, by_us: bool = False) -> Head:
+        """Take what is committed there; HEAD and the index of the user's repository follow.
+
+        `by_us`: what is checked out there is what the loop wanted, and the agent may commit to it.
+        """
+        assert self._seen is not None, "a repository that was not made"
+        seen = self._seen
+        there, pack = _told(await self._run(_TELL, seen.theirs.commit or ""))
+        if there.commit is not None:
+            await _unpack(real, pack)
+            await self._refuse_new_repositories(real, seen.theirs.commit, there.commit)
+        ours = await self._move(real, there)
+        if ours.commit != seen.ours.commit:
+            tree = ("--reset", ours.commit) if ours.commit else ("--empty",)
+            await real.git(*_NO_HOOKS, "read-tree", *tree)
+        self._remember(_Seen(theirs=there, ours=ours, own=await self._own(real, ours, by_us=by_us)))
+        self._stamp = _stamp(real)
+        return there
+
+    async def take(self, real: "Repository", wanted: str, *but: str | None) -> str:
+        """Take an object that a git inside has named, and all that belongs to it."""
+        if not _COMMIT.fullmatch(wanted):
+            raise WorkspaceError(f"git names no object inside: {one_line(wanted, 80)}")
+        await _unpack(real, (await self._run(_PACK, wanted, *(f"^{one}" for one in but if one))).out)
+        return wanted
+
+    async def bring_refs_in(self, real: "Repository") -> None:
+        """Let it know the refs of the user's repository, before anything is switched there."""
+        if self._seen is not None:
+            await self._renew_refs(real, but=self._seen.theirs.branch)
+
+    async def _has_grown(self, real: "Repository", ours: Head) -> bool:
+        """Whether the agent's commits are on top of what was made outside meanwhile; else they are kept aside."""
+        assert self._seen is not None
+        there, pack = _told(await self._run(_TELL, self._seen.theirs.commit or ""))
+        if there.commit is None:
+            return False
+        await _unpack(real, pack)
+        if ours.commit is None or ours.branch != there.branch:
+            is_on_top = False
+        else:
+            asked = await real.git("merge-base", "--is-ancestor", ours.commit, there.commit, check=False)
+            is_on_top = asked.code == 0
+        if not is_on_top:
+            await self._set_aside(real, there)
+        return is_on_top
+
+    async def _set_aside(self, real: "Repository", there: Head) -> None:
+        name = f"{self._keep}/{there.branch or 'detached'}"
+        done = await real.git(*_NO_HOOKS, "update-ref", name, there.commit or "", check=False)
+        if done.code:
+            raise WorkspaceError(f"git cannot keep what the agent committed as {name}: {first_line(done.err)}")
+
+    async def _move(self, real: "Repository", there: Head) -> Head:
+        """Let the user's repository have checked out the same, as far as it is the agent's to decide."""
+        why = ("-m", "untildone: from the sandbox")
+        branch, commit = there.branch, there.commit
+        if branch is None or commit is None:
+            if commit is not None:
+                await real.git(*_NO_HOOKS, "update-ref", "--no-deref", *why, "HEAD", commit)
+            return await head_of(real)
+        tip, tree = await _branch(real, branch)
+        assert self._seen is not None
+        is_own = not tip or branch in self._seen.own or await self._is_of_this_run(real, branch)
+        if tip != commit and is_own:
+            await self._refuse_bad_name(real, branch)
+            await real.git(*_NO_HOOKS, "update-ref", *why, f"{_HEADS}{branch}", commit, tip or "0" * len(commit))
+            self._seen = replace(self._seen, own=tuple(dict.fromkeys((*self._seen.own, branch))))
+        if (is_own or tip == commit) and (not tree or tree == real.top):
+            if (await head_of(real)).branch != branch:
+                await real.git(*_NO_HOOKS, "symbolic-ref", *why, "HEAD", f"{_HEADS}{branch}")
+            return there
+        if tip != commit:
+            await self._set_aside(real, there)
+        await real.git(*_NO_HOOKS, "update-ref", "--no-deref", *why, "HEAD", commit)
+        return replace(there, branch=None)
+
+    async def _own(self, real: "Repository", ours: Head, *, by_us: bool) -> tuple[str, ...]:
+        """The branches that the agent may move, now that this is checked out."""
+        assert self._seen is not None
+        own, branch = self._seen.own, ours.branch
+        if branch is None or branch in own:
+            return own
+        return (*own, branch) if by_us or await self._is_of_this_run(real, branch) else own
+
+    async def _is_of_this_run(self, real: "Repository", branch: str) -> bool:
+        return (await real.git("config", "--get", f"branch.{branch}.untildone-run", check=False)).text == self._run_id
+
+    async def _refuse_bad_name(self, real: "Repository", branch: str) -> None:
+        if (await real.git("check-ref-format", "--branch", branch, check=False)).code:
+            raise WorkspaceError(f"the agent is on a branch that git does not allow: {one_line(branch, 80)}")
+
+    async def _refuse_new_repositories(self, real: "Repository", before: str | None, commit: str) -> None:
+        """A repository inside the repository has settings of its own, which `git status` outside obeys."""
+        known = {place.parent for _, place, _ in self._pinned if place.name == ".git"}
+        known |= {place for source, place, may_write in self._pinned if source == place and not may_write}
+        since = before or (await real.git("hash-object", "-t", "tree", os.devnull)).text
+        told = await real.git("diff-tree", "-r", "-z", "--raw", "--no-renames", since, commit, "--")
+        log = ("log", "--format=", "-m", "-r", "-z", "--raw", "--no-renames", "--no-show-signature", "--root")
+        told_more = await real.git(*log, commit, "--not", "--all", "--")
+        new = {path for path in (*_new_links(told.out), *_new_links(told_more.out)) if real.top / path not in known}
+        if new:
+            names = ", ".join(one_line(path, 80) for path in sorted(new)[:3])
+            raise WorkspaceError(
+                f"the agent committed a repository inside the repository ({names}), which does not leave the sandbox: "
+                "commit its files instead, or add it yourself as a submodule"
+            )
+
+    async def _bring_in(self, real: "Repository", ours: Head) -> None:
+        """What was checked out or committed outside is checked out inside as well; the files are there already."""
+        assert self._seen is not None
+        await self._renew_refs(real, but=None)
+        done = await self._run(_TAKE_HEAD, ours.branch or "", ours.commit or "", check=False)
+        if done.code:
+            raise WorkspaceError(f"the repository in the sandbox cannot follow {self.top}: {first_line(done.err)}")
+        own = self._seen.own if ours.branch is None else tuple(dict.fromkeys((*self._seen.own, ours.branch)))
+        self._remember(_Seen(theirs=ours, ours=ours, own=own))
+        self._stamp = _stamp(real)
+
+    async def _renew_refs(self, real: "Repository", *, but: str | None) -> None:
+        before, now = self._remembered_refs(), await _refs(real)
+        spared = f"{_HEADS}{but}"
+        lines = [f"update {name} {commit}" for name, commit in now.items() if before.get(name) != commit]
+        lines += [f"delete {name}" for name in before if name not in now]
+        lines = [line for line in lines if line.split(" ")[1] != spared]
+        if lines:
+            stdin = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+            # Where a branch of the agent's is in the way of a name, it stays.
+            await self._run(_TAKE_REFS, stdin=stdin, check=False)
+        if now != before:
+            self._remember_refs(now | ({spared: before[spared]} if spared in before and spared in now else {}))
+
+    async def _run(self, script: str, *args: str, stdin: bytes = b"", check: bool = True) -> GitResult:
+        """Run a script of ours inside. What it prints is the agent's to decide."""
+        done = await git(
+            args, script=script, cwd=self.top, base=self._env, stdin=stdin, check=False, timeout=COMMIT_TIMEOUT,
+            behind=self.behind(), env={"GIT_CEILING_DIRECTORIES": str(self.top.parent)},
+        )  # fmt: skip
+        if check and done.code:
+            raise WorkspaceError(f"git failed in the sandbox of {self.top}: {first_line(done.err)}")
+        return done
+
+    def behind(self, words: Callable[[str], Sequence[str]] | None = None) -> tuple[str, ...]:
+        """What goes before git inside: it can fill no disk with what it prints."""
+        return (*_AT_MOST, *(words or self._words)(str(self.top)))
+
+    # --- remembering -----------------------------------------------------------------------------
+
+    def _remember(self, seen: _Seen) -> None:
+        self._seen = seen
+        _replace(self.git_dir.with_name("git-seen.json"), json.dumps(asdict(seen)))
+
+    def _remembered(self) -> _Seen | None:
+        try:
+            told = json.loads(self.git_dir.with_name("git-seen.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        return _Seen(theirs=Head(**told["theirs"]), ours=Head(**told["ours"]), own=tuple(told["own"]))
+
+    def _remember_refs(self, refs: Mapping[str, str]) -> None:
+        _replace(self.git_dir.with_name("git-refs"), _listed(refs))
+
+    def _remembered_refs(self) -> dict[str, str]:
+        try:
+            text = self.git_dir.with_name("git-refs").read_text("utf-8", "surrogateescape")
+        except OSError:
+            return {}
+        return {name: commit for commit, _, name in (line.partition(" ") for line in text.split("\n") if line)}
+
+
+_NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
+
+
+async def head_of(real: "Repository") -> Head:
+    """What is checked out in a repository that is safe to ask."""
+    named = await real.git("symbolic-ref", "-q", "HEAD", check=False)
+    at = await real.git("rev-parse", "-q", "--verify", "HEAD^{commit}", check=False)
+    branch = named.text.removeprefix(_HEADS) if named.code == 0 and named.text.startswith(_HEADS) else None
+    return Head(branch, at.text if at.code == 0 else None)
+
+
+def _stamp(real: "Repository") -> tuple[object, ...]:
+    """What changes whenever another commit is checked out, or the branch is moved: read without git."""
+    common = fence_around(real.top).common
+    try:
+        head = content(real.git_dir / "HEAD")
+    except OSError:
+        head = b""
+    named = os.fsdecode(head.removeprefix(b"ref: ").strip())
+    files = (f"{common}/{named}", f"{common}/packed-refs", f"{common}/reftable/tables.list")
+    return (head, *map(_about, files))
+
+
+def _about(file: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)  # noqa: PTH116 - text, and one call
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _told(done: GitResult) -> tuple[Head, bytes]:
+    """What the agent's repository has checked out, and a pack of what is new."""
+    commit, _, rest = done.out.partition(b"\n")
+    named, _, pack = rest.partition(b"\n")
+    at, ref = commit.decode("ascii", "replace"), os.fsdecode(named)
+    if at and not _COMMIT.fullmatch(at):
+        raise WorkspaceError(f"git names no commit inside: {one_line(at, 80)}")
+    branch = ref.removeprefix(_HEADS) if ref.startswith(_HEADS) else None
+    return Head(branch, at or None), pack
+
+
+async def _unpack(real: "Repository", pack: bytes) -> None:
+    """Take objects as those of a remote: each is looked at, and none may lack what it names."""
+    count = int.from_bytes(pack[8:12]) if pack.startswith(b"PACK") else 0
+    if not pack or (pack.startswith(b"PACK") and not count):
+        return
+    bound = f"--max-input-size={MOST_BYTES}"
+    kept = ("index-pack", "--stdin", "--fix-thin", "--strict", bound)
+    args = ("unpack-objects", "-q", "--strict", bound) if count < _UNPACKED else kept
+    done = await real.git(*args, stdin=pack, check=False, timeout=COMMIT_TIMEOUT)
+    if done.code:
+        raise WorkspaceError(f"what the agent committed cannot be taken over: {first_line(done.err)}")
+
+
+async def _branch(real: "Repository", branch: str) -> tuple[str, Path | None]:
+    """Its newest commit, and the tree that has it checked out."""
+    form = "--format=%(refname) %(objectname) %(worktreepath)"
+    told = await real.git("for-each-ref", form, f"{_HEADS}{branch}")
+    for line in told.text.split("\n"):
+        name, _, rest = line.partition(" ")
+        if name == f"{_HEADS}{branch}":
+            commit, _, place = rest.partition(" ")
+            return commit, Path(place) if place else None
+    return "", None
+
+
+async def _refs(real: "Repository") -> dict[str, str]:
+    told = await real.git("for-each-ref", "--format=%(objectname) %(symref) %(refname)", *_REFS)
+    rows = (line.split(" ") for line in os.fsdecode(told.out).split("\n") if line)
+    return {name: commit for commit, symbolic, name in rows if not symbolic}
+
+
+async def _symbolic_refs(real: "Repository") -> dict[str, str]:
+    told = await real.git("for-each-ref", "--format=%(symref) %(refname)", *_REFS)
+    rows = (line.split(" ") for line in os.fsdecode(told.out).split("\n") if line)
+    return {name: target for target, name in rows if target}
+
+
+def _listed(refs: Mapping[str, str]) -> str:
+    return "".join(f"{commit} {name}\n" for name, commit in sorted(refs.items()))
+
+
+async def _settings(real: "Repository") -> bytes:
+    """The settings of the user's repository that are no secret, as a file."""
+    told = await real.git("config", "-z", "--list", "--show-scope")
+    words = os.fsdecode(told.out).split("\0")[:-1]
+    lines = ["[core]\n\trepositoryformatversion = 1\n\tbare = false\n\tlogallrefupdates = true\n"]
+    for scope, entry in zip(words[::2], words[1::2], strict=True):
+        key, _, value = entry.partition("\n")
+        if scope in {"local", "worktree"} and _SETTINGS.fullmatch(key):
+            section, _, name = key.rpartition(".")
+            group, _, which = section.partition(".")
+            title = f'{group} "{_escaped(which)}"' if which else group
+            said = without_login(value) if name == "url" else value
+            lines.append(f'[{title}]\n\t{name} = "{_escaped(said)}"\n' if "\n" in entry else f"[{title}]\n\t{name}\n")
+    return os.fsencode("".join(lines))
+
+
+def without_login(address: str) -> str:
+    """An address without user and password, unless it is one of ssh, where the user is no secret."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return ""
+    if "://" not in address or parts.scheme in {"ssh", "git+ssh", "ssh+git"}:
+        return address
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+
+
+async def _pinned(real: "Repository") -> list[Lent]:
+    """Files in the tree that git outside obeys, and that the agent therefore only reads."""
+    held = [*await _submodules(real), *await _included(real)]
+    # A folder that is a mount cannot be renamed, and with it what lies in it.
+    around = [place for _, file, _ in held for place in file.parents if place != real.top and real.top in place.parents]
+    return [*((place, place, True) for place in around), *held]
+
+
+async def _submodules(real: "Repository") -> list[Lent]:
+    """What leads to the repositories inside the repository; one that is not there yet is not made either."""
+    told = await real.git("ls-files", "-s", "-z")
+    links = (entry.partition(b"\t")[2] for entry in told.out.split(b"\0") if entry.startswith(_REPOSITORY))
+    held: list[Lent] = []
+    for place in (real.top / os.fsdecode(link) for link in links):
+        mark = place / ".git"
+        if os.path.lexists(mark):
+            held += [(place, place, True), (mark, mark, False)]
+        elif place.is_dir() and not place.is_symlink():
+            held.append((place, place, False))
+    return held
+
+
+async def _included(real: "Repository") -> list[Lent]:
+    """Settings in the tree that other settings include."""
+    asked = ("config", "-z", "--show-origin", "--get-regexp", r"^include(if\..*)?\.path$")
+    told = os.fsdecode((await real.git(*asked, check=False)).out).split("\0")[:-1]
+    held: list[Lent] = []
+    for origin, entry in zip(told[::2], told[1::2], strict=True):
+        named = Path(entry.partition("\n")[2]).expanduser()
+        file = Path(os.path.normpath(real.top / Path(origin.removeprefix("file:")).parent / named))
+        for place in {file, Path(os.path.realpath(file))}:
+            if not place.is_relative_to(real.top) or place.is_relative_to(real.git_dir):
+                continue
+            if not place.is_file():
+                raise WorkspaceError(
+                    f"git's settings include {place}, which is not there: an agent in a sandbox could write it, and "
+                    "git would obey it outside; remove that line, or make the file"
+                )
+            held.append((place, place, False))
+    return held
+
+
+def _unique(lent: Sequence[Lent]) -> Iterator[Lent]:
+    """Each place once; what is only read stays so."""
+    found: dict[Path, Lent] = {}
+    for one in lent:
+        if one[1] not in found or not one[2]:
+            found[one[1]] = one
+    yield from found.values()
+
+
+def _new_links(raw: bytes) -> Iterator[str]:
+    """Paths that are repositories of their own now, and were not before."""
+    words = iter(raw.split(b"\0"))
+    for word in words:
+        facts = word.lstrip(b"\n").split(b" ")
+        if facts[0].startswith(b":"):
+            path = next(words, b"")
+            if facts[1] == _REPOSITORY and facts[0] != b":" + _REPOSITORY:
+                yield os.fsdecode(path)
+
+
+def _make_folder(place: Path) -> None:
+    """Right in a folder of ours; the agent may have put something else there."""
+    if place.is_symlink() or not place.is_dir():
+        _remove(place)
+        place.mkdir()
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        with suppress(FileNotFoundError):
+            place.unlink()
+
+
+def _replace(file: Path, text: str) -> None:
+    with disk_trouble(f"cannot write {file}"):
+        beside = file.with_name(f"{file.name}.new")
+        beside.write_text(text, "utf-8", "surrogateescape")
+        beside.replace(file)
