@@ -9,6 +9,7 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped] # it ships no types
 import pytest
 
+from archives import new_archive
 from patience import PATIENCE, soon
 from postgres_kit import Postgres, PostgresServer
 from server.events_kit import BOX, many
@@ -281,7 +282,7 @@ async def _soon(archive: Archive) -> str | None:
 
 
 async def test_nobody_else_can_speak_on_a_file(tmp_path: Path) -> None:
-    archive = await open_archive(f"sqlite:///{tmp_path / 'server.db'}")
+    archive = await open_archive(new_archive(tmp_path))
     await archive.announce("c:run")
     assert await _soon(archive) is None
     await archive.close()
@@ -293,9 +294,8 @@ async def test_a_file_somebody_holds_is_one_line_and_works_later(
     import sqlite3
 
     monkeypatch.setattr("untildone.server.archive.sqlite_intake.BUSY_SECONDS", 0.05)
-    path = tmp_path / "server.db"
-    archive = await open_archive(f"sqlite:///{path}")
-    thief = sqlite3.connect(path, isolation_level=None)
+    archive = await open_archive(new_archive(tmp_path))
+    thief = sqlite3.connect(tmp_path / "server.db", isolation_level=None)
     thief.execute("BEGIN EXCLUSIVE")
     with pytest.raises(ServeError, match=r"does not answer: .*locked"):
         await archive.events.receive(BOX, "run", many(1, 3), now=1.0)

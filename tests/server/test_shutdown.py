@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from archives import new_archive
 from patience import PATIENCE, eventually
 from ports import own_port
 from server.sending_kit import batch
@@ -32,7 +33,7 @@ _PROGRAM = textwrap.dedent("""
 
     async def main():
         folder = Path(sys.argv[1])
-        settings = ServerSettings(database=f"sqlite:///{folder / 'server.db'}", port=int(sys.argv[2]))
+        settings = ServerSettings(database=sys.argv[3], port=int(sys.argv[2]))
         async with open_server(settings, folder) as server:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)
             await server.serve(lambda: print(server.url, flush=True))
@@ -44,7 +45,7 @@ _PROGRAM = textwrap.dedent("""
 
 @contextmanager
 def process(folder: Path, port: int) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    argv = [sys.executable, "-c", _PROGRAM, str(folder), str(port)]
+    argv = [sys.executable, "-c", _PROGRAM, str(folder), str(port), new_archive(folder)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as one:
         assert one.stdout is not None
         try:
@@ -126,7 +127,7 @@ async def test_an_address_that_cannot_be_had_is_said_in_one_line(tmp_path: Path)
             ("no-such-host.invalid", 80, "cannot listen on no-such-host.invalid"),
             ("192.0.2.1", 8642, "cannot listen on 192.0.2.1 port 8642"),
         ):
-            settings = ServerSettings(database=f"sqlite:///{tmp_path / 'one.db'}", host=host, port=wanted, local=False)
+            settings = ServerSettings(database=new_archive(tmp_path), host=host, port=wanted, local=False)
             async with open_server(settings, tmp_path) as server:
                 with pytest.raises(ServeError) as refused:
                     await server.serve(lambda: None)
@@ -136,7 +137,7 @@ async def test_an_address_that_cannot_be_had_is_said_in_one_line(tmp_path: Path)
 
 @pytest.mark.anyio
 async def test_told_to_stop_before_it_began_it_ends(tmp_path: Path) -> None:
-    settings = ServerSettings(database=f"sqlite:///{tmp_path / 'one.db'}", port=0)
+    settings = ServerSettings(database=new_archive(tmp_path), port=0)
     async with open_server(settings, tmp_path) as server, asyncio.timeout(PATIENCE):
         server.stop()
         await server.serve(lambda: None)

@@ -210,6 +210,7 @@ def fleet_to_look_at(stage: Stage) -> None:
         stage.tell(run_id, events, sandbox=f"box-{run_id}", at=now - 1200, every=1200 / len(events))
 
 
+@pytest.mark.soak
 def test_a_stop_ends_the_iteration_that_is_under_way(room: Room, stage: Stage) -> None:
     page = room.page(operator=True)
     with at_work(stage, "stopped", (bash(gate(1)), Reply(text=working()))) as (_, worker):
