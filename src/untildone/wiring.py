@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from untildone import __version__, config
 from untildone.core import events as ev
 from untildone.core.beginning import beginning
 from untildone.core.chain import has_next, knows_goals, next_policy, next_run_id, next_spec
@@ -31,17 +32,14 @@ from untildone.forge.login import login_names, logins
 from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, Spawner
 from untildone.store.leftovers import LAST_WORDS, ROOMS, WIRE_NOTES
 
-from untildone import __version__, config
-
 if TYPE_CHECKING:
+    from untildone.boxes import Box
     from untildone.engine.parts import Parts
     from untildone.ports.delivery import Forge
     from untildone.sandbox.host import HostSpawner
     from untildone.uplink.serving import Line
     from untildone.uplink.settings import UplinkSettings
     from untildone.witness.examiner import Sealing
-
-    from untildone.boxes import Box
 
 STORE_FILE = "untildone.db"
 KEEP_DAYS = 90
@@ -164,13 +162,12 @@ def _goal(file: str) -> str:
 async def _drive(
     run_id: str, spec: RunSpec, policy: Policy, around: Surroundings, opening: Sequence[ev.Event]
 ) -> LoopState:
+    from untildone.boxes import opened
     from untildone.engine.announce import announcing
     from untildone.engine.supervise import supervise
     from untildone.sandbox.inhibit import awake
     from untildone.trees import tidying
     from untildone.uplink.serving import uplinked
-
-    from untildone.boxes import opened
 
     parts, crew = await _parts(spec, around, run_id, policy)
     parts = around.dress(parts)
