@@ -194,6 +194,8 @@ async def _drive(
             with awake(around.env):
                 await supervise(journal, parts, in_order(opening, driver))
     finally:
+        if journal.state.open is None:
+            crew.notes.forget_all()
         await around.log.release(lease, status=journal.state.phase)
     return journal.state
 

@@ -53,6 +53,8 @@ def woken(state: LoopState, event: tr.AgentWoken, _: float) -> LoopState:
 
 def books_differ(state: LoopState, event: tr.AgentBooksDiffer, _: float) -> LoopState:
     """What the agent spent without Claude Code knowing of it."""
+    if not event.replies:
+        return replace(state, prices_differ=True)
     return replace(state, untold_usd=state.untold_usd + max(0.0, event.passed_usd - event.told_usd))
 
 

@@ -133,9 +133,11 @@ def _bound_exceeded(event: tr.AgentBoundExceeded, _: float) -> str:
 
 
 def _books_differ(event: tr.AgentBooksDiffer, _: float) -> str:
-    untold = f" ({count(event.replies, 'reply')} it does not tell of)" if event.replies else ""
     told, passed = dollars(event.told_usd), dollars(event.passed_usd)
-    return f"replies for {passed} passed the door and Claude Code tells of {told}{untold}: the larger sum is booked"
+    if not event.replies:
+        return f"Claude Code says {told}, and by the price list it is {passed}: the larger sum is booked"
+    untold = count(event.replies, "reply", "replies")
+    return f"replies for {passed} passed the door, Claude Code tells of {told}: {untold} it does not tell of are booked"
 
 
 AGENT_LINERS: Mapping[type[ev.Event], Liner] = {

@@ -353,6 +353,8 @@ class LoopState:
     """Models whose price is not known: their tokens are counted at the dearest known price."""
     untold_usd: float = 0.0
     """What passed the door of the sandbox without Claude Code telling of it; it is booked."""
+    prices_differ: bool = False
+    """Claude Code and the price list do not agree on what the same replies cost: said once."""
     sandbox: str = ""
     """Where the agent works, as the last driver said."""
     refused_hosts: tuple[str, ...] = ()

@@ -89,12 +89,12 @@ async def settle_books(journal: Journal, parts: Parts, outcome: Outcome) -> Outc
     }
     untold = await book_passed(journal, passed, left.number, since=left.started_seq)
     told, served = outcome.cost_usd or 0.0, math.fsum(reply.cost_usd or 0.0 for reply in passed.replies)
-    if abs(served - told) > _ROUNDING and (is_clean(outcome) or served > told):
-        await journal.tell(
-            AgentBooksDiffer(
-                iteration_num=left.number, told_usd=told, passed_usd=served, replies=untold if served > told else 0
-            )
-        )
+    differ = AgentBooksDiffer(
+        iteration_num=left.number, told_usd=told, passed_usd=served, replies=untold if served > told else 0
+    )
+    is_news = differ.replies > 0 or (is_clean(outcome) and not journal.state.prices_differ)
+    if is_news and abs(served - told) > _ROUNDING:
+        await journal.tell(differ)
     return _with_passed(outcome, passed, begun)
 
 
