@@ -24,6 +24,7 @@ from untildone.git.repository import Inside, Keeping, is_repository, public_repo
 from untildone.git.snapshot import refs_of
 from untildone.ports import Sandbox, Watcher
 from untildone.sandbox.agents_view import Quarters, view
+from untildone.sandbox.bounds import Bounds, memory_bound
 from untildone.sandbox.boxed import BoxedSpawner
 from untildone.sandbox.bubblewrap import INSTALL, Bubblewrap, can_enclose
 from untildone.sandbox.containers import DEFAULT_IMAGE, Containers, find_engine, interpreter_of, require_image
@@ -91,6 +92,8 @@ class Lodger:
     """untildone's own folders."""
     is_reader: bool = False
     """It changes nothing."""
+    disk_reserve: int = 0
+    """Bytes that it leaves on every disk."""
 
     @property
     def around(self) -> Path:
@@ -144,7 +147,7 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
     walls, more = _walls(kind, lodger, host, look)
     if kind in ENGINES:
         env = _without_places(env, look(lodger.spec.cwd)) | more
-    spawner = BoxedSpawner(host, walls, table_for(options, access))
+    spawner = BoxedSpawner(host, walls, table_for(options, access), _bounds(lodger))
     return Box(kind=kind, spawner=spawner, env=env, access=access, around=lodger.around, repository=repository)
 
 
@@ -159,7 +162,8 @@ def _walls(kind: str, lodger: Lodger, host: HostSpawner, look: Callable[[str], V
     needs = ("git", interpreter_of(lodger.claude))
     require_image(engine, image)
     walls = Containers(
-        host, look, engine=engine, image=image, name=lodger.name, folder=lodger.spec.cwd, needs=needs
+        host, look, engine=engine, image=image, name=lodger.name, folder=lodger.spec.cwd, needs=needs,
+        bounds=_bounds(lodger), at_once=not lodger.is_reader,
     )  # fmt: skip
     # Claude Code refuses to work as root without permissions where this does not say that it may.
     return walls, {"IS_SANDBOX": "1"} if engine.root else {}
@@ -180,6 +184,13 @@ def _repository(lodger: Lodger, tree: Path) -> AgentsRepository | None:
         return None
     keep = f"{refs_of(lodger.run_id)}/agent"
     return AgentsRepository(tree, lodger.around / "git", run_id=lodger.run_id, keep=keep)
+
+
+def _bounds(lodger: Lodger) -> Bounds:
+    options, disks = lodger.spec.options, (lodger.spec.cwd, str(lodger.state_dir), *lodger.spec.options.add_dirs)
+    return Bounds(
+        memory=memory_bound(options.memory), pids=options.pids, disk_reserve=lodger.disk_reserve, disks=disks
+    )  # fmt: skip
 
 
 def table_for(options: AgentOptions, access: ModelAccess) -> Table:

@@ -23,6 +23,7 @@ from untildone.core.door import PORT
 from untildone.core.printable import one_line
 from untildone.errors import AgentError, NoSandbox
 from untildone.sandbox import enter_container, listen_inside
+from untildone.sandbox.bounds import Bounds
 from untildone.sandbox.host import HostProcess, HostSpawner
 from untildone.sandbox.view import Mount, View
 from untildone.sandbox.walls import Close, MakeDoor, handed_over, listening_in
@@ -34,10 +35,8 @@ _BOX, _DRIVER = "untildone.box", "untildone.driver"
 """Labels: what a container belongs to, and the process that must live for it to stay."""
 _OWN = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DBUS_SESSION_BUS_ADDRESS")
 """Beginnings of variables that steer an engine's client."""
-_MOST_PROCESSES = 4096
 _MOST_OF_USER = 32768
 """Processes of the same user, inside and outside: an engine counts both."""
-_SHARE_OF_MEMORY = 0.8
 _SHARED_MEMORY = "1g"
 _FAILED = 125
 """With this status and the next two, a client says that the program was never started."""
@@ -148,10 +147,13 @@ class Containers:
         name: str,
         folder: str,
         needs: Sequence[str] = ("git",),
+        bounds: Bounds | None = None,
+        at_once: bool = True,
     ) -> None:
         """`name` tells this sandbox from all others; in `folder` the loop's own commands work.
 
-        `needs` are programs and files that the image must have.
+        `needs` are programs and files that the image must have; `bounds` what each container may use. `at_once`: what
+        cannot work is told before anything is started inside.
         """
         self._host = host
         self._look = look
@@ -160,6 +162,8 @@ class Containers:
         self._name = PREFIX + name
         self._folder = folder
         self._needs = needs
+        self._bounds = bounds or Bounds()
+        self._at_once = at_once
         self._holder: HostProcess | None = None
         self._make_door: MakeDoor | None = None
         self._close: Close = lambda: None
@@ -171,7 +175,8 @@ class Containers:
         self._make_door = make_door
         await asyncio.to_thread(self._sweep, _is_left_behind)
         try:
-            await self._hold()
+            if self._at_once:
+                await self._hold()
             yield
         finally:
             self._close()
@@ -213,14 +218,14 @@ class Containers:
 
     def _run(self, cwd: str, name: str, network: str) -> tuple[str, ...]:
         """The words that start a container, but for the image and the program."""
-        memory = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _SHARE_OF_MEMORY)
+        memory = min(self._bounds.memory, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
         seen = sorted(self._look(cwd).mounts, key=lambda one: len(Path(one.place).parts))
         make_places(seen)
         return (
             self._engine.program, "run", "--rm", "--interactive", "--init", f"--name={name}", network,
             f"--label={_BOX}={self._name}", f"--label={_DRIVER}={_this_process()}", *self._engine.flags,
             "--cap-drop=ALL", "--security-opt=no-new-privileges", "--security-opt=label=disable", "--read-only",
-            f"--pids-limit={_MOST_PROCESSES}", f"--memory={memory}", f"--shm-size={_SHARED_MEMORY}",
+            f"--pids-limit={self._bounds.pids}", f"--memory={memory}", f"--shm-size={_SHARED_MEMORY}",
             "--log-driver=none", "--entrypoint=", "--tmpfs=/run:exec",
             *(word for mount in seen for word in ("--mount", _words_of_mount(mount))),
         )  # fmt: skip
