@@ -472,6 +472,7 @@ class _Crew:
             name=f"{self._run_id}-{'review' if reviewing else 'work'}",
             own=(self._around.state_dir, config.own_dir(os.environ)),
             is_reader=reviewing,
+            disk_reserve=self._policy.disk_reserve,
         )
         try:
             box = box_for(lodger, self._host)
@@ -480,8 +481,9 @@ class _Crew:
                 self.note = str(trouble)
                 return None
             asked = f"--sandbox {wanted}" if wanted in kinds else f"--image {spec.options.image}"
-            others = "use --sandbox claude, or --sandbox host" if wanted == "bwrap" else "or use --sandbox bwrap"
-            raise ConfigError(f"{asked} is not possible here: {trouble}; {others}") from trouble
+            other = "claude" if wanted == "bwrap" else "bwrap"
+            steps = f"use --sandbox {other}, or --sandbox host"
+            raise ConfigError(f"{asked} is not possible here: {trouble}; {steps}") from trouble
         self.boxes.append(box)
         self.sandbox, self.note = box.kind, box.note
         if not reviewing:

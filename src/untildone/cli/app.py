@@ -61,6 +61,7 @@ COMMANDS = {
         "doctor": ("setup", "Check that everything needed is here."),
         "autostart": ("autostart", "Resume interrupted runs after a reboot."),
         "plugin": ("plugging", "The loop inside Claude Code: install it, see whether it works."),
+        "image": ("image", "The image that agents in containers work in: build it."),
         "login": ("setup", "Log Claude Code in, in this terminal."),
         "config": ("setup", "Every setting, and where its value comes from."),
         "notify": ("notifying", "Try whether messages about runs arrive."),

@@ -19,16 +19,17 @@ from untildone.core.checkup import Finding
 from untildone.core.dataclass import dataclass
 from untildone.core.figures import count, size
 from untildone.core.notice import trial_note
-from untildone.core.policy import RunSpec
+from untildone.core.policy import ENGINES, RunSpec
 from untildone.core.printable import one_line
 from untildone.core.prompt import rights_line
 from untildone.core.units import moment
-from untildone.errors import UntildoneError, UsageError, WorkspaceError
+from untildone.errors import NoSandbox, UntildoneError, UsageError, WorkspaceError
 from untildone.git.inspection import Inspection, inspecting
 from untildone.git.run import GitResult, first_line, git
 from untildone.notify.opening import open_notifiers
 from untildone.ports import RunRow
 from untildone.sandbox.bubblewrap import can_enclose
+from untildone.sandbox.containers import DEFAULT_IMAGE, find_engine, has_image
 from untildone.sandbox.inhibit import WAYS
 from untildone.trees import sweep_rooms
 
@@ -89,6 +90,7 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
         *found,
         checkup.rights_row(rights_line(_spec(resolved, asked.folder), most=None)),
         checkup.sandbox_row(str(values["sandbox"]), trouble=can_enclose().trouble, missing=missing),
+        *await asyncio.to_thread(_containers, values),
         _disk(asked, int(values["disk_reserve"])),
         *_temp(),
     ]
@@ -100,6 +102,22 @@ async def _attempt(name: str, look: Awaitable[Finding | list[Finding]], remedy: 
     except UntildoneError as trouble:
         return [Finding(name=name, status="missing", detail=str(trouble), remedy=remedy)]
     return found if isinstance(found, list) else [found]
+
+
+def _containers(values: Mapping[str, Any]) -> list[Finding]:
+    """The engines that are installed, and the one that is asked for."""
+    image, found = str(values["image"] or DEFAULT_IMAGE), []
+    for kind in ENGINES:
+        is_wanted = values["sandbox"] == kind
+        if not is_wanted and shutil.which(kind) is None:
+            continue
+        trouble, there = "", False
+        try:
+            there = has_image(find_engine(kind, os.environ), image)
+        except NoSandbox as why:
+            trouble = str(why)
+        found.append(checkup.container_row(kind, image, trouble=trouble, has_image=there, is_wanted=is_wanted))
+    return found
 
 
 def _settings(folder: Path) -> tuple[Finding, config.Resolved]:

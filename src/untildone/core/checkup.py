@@ -9,6 +9,7 @@ from untildone.core.dataclass import dataclass
 from untildone.core.faults import BILLING, NETWORK, Remedy, classify
 from untildone.core.figures import clock, count, dollars, size
 from untildone.core.outcome import FaultEvidence
+from untildone.core.policy import ENGINES
 from untildone.core.printable import one_line
 
 Status = Literal["ok", "warning", "missing", "unknown"]
@@ -204,6 +205,8 @@ def sandbox_row(wanted: str, *, trouble: str, missing: Sequence[str]) -> Finding
             status: Status = "missing" if wanted == "bwrap" else "warning"
             return Finding(name=name, status=status, detail=trouble, remedy=fix)
         return Finding(name=name, status="ok", detail="the agent works in one (bubblewrap)")
+    if wanted in ENGINES:
+        return Finding(name=name, status="ok", detail=f"the agent works in a container ({wanted})")
     if wanted == "claude":
         if missing:
             fix = "install them: `sudo apt-get install bubblewrap socat`"
@@ -211,6 +214,18 @@ def sandbox_row(wanted: str, *, trouble: str, missing: Sequence[str]) -> Finding
         return Finding(name=name, status="ok", detail="the agent's commands run in one (Claude Code's own)")
     state = f"not used; {trouble}" if trouble else "not used; --sandbox bwrap would work here"
     return Finding(name=name, status="ok", detail=state)
+
+
+def container_row(kind: str, image: str, *, trouble: str, has_image: bool, is_wanted: bool) -> Finding:
+    """Could the agent work in a container? `trouble`: why the engine cannot run one."""
+    used = "the agent works in one" if is_wanted else "not used"
+    if trouble:
+        return Finding(name=kind, status="missing" if is_wanted else "ok", detail=f"{used}; {trouble}")
+    if has_image:
+        return Finding(name=kind, status="ok", detail=f"{used}; it works, and has the image {image}")
+    fix = "`untildone image build` makes one, --image names another"
+    status: Status = "warning" if is_wanted else "ok"
+    return Finding(name=kind, status=status, detail=f"{used}; it works, and has no image {image}", remedy=fix)
 
 
 def folder_row(folder: str, *, busy: str, dirty: int | None, keep_dirty: bool) -> Finding:

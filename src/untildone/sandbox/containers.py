@@ -84,7 +84,8 @@ def find_engine(kind: str, env: Mapping[str, str]) -> Engine:
     """An engine that works here. NoSandbox if it is not installed or does not answer."""
     program = shutil.which(kind, path=os.defpath) or shutil.which(kind, path=env.get("PATH"))
     if program is None:
-        raise NoSandbox(f"{kind} is not installed")
+        package = "docker.io" if kind == "docker" else kind
+        raise NoSandbox(f"{kind} is not installed: install it (`sudo apt-get install {package}`)")
     own = {name: value for name, value in env.items() if name in {"HOME", "PATH"} or name.startswith(_OWN)}
     engine = Engine(kind=kind, program=str(Path(program).absolute()), env=own)
     facts = "{{.SecurityOptions}}" if kind == "docker" else "rootless={{.Host.Security.Rootless}}"
@@ -93,7 +94,8 @@ def find_engine(kind: str, env: Mapping[str, str]) -> Engine:
     except subprocess.TimeoutExpired as late:
         raise NoSandbox(f"{kind} does not answer") from late
     if asked.returncode:
-        raise NoSandbox(f"{kind} does not answer ({one_line(asked.stderr.strip(), _SAID)})")
+        told = one_line("".join(engine.ask("version").stderr.strip().splitlines()[-1:]), _SAID)
+        raise NoSandbox(f"{kind} does not answer ({told}): start it, or let this user speak to it")
     return _as_user(engine, is_rootless="name=rootless" in asked.stdout or "rootless=true" in asked.stdout)
 
 
@@ -112,9 +114,14 @@ def _as_user(engine: Engine, *, is_rootless: bool) -> Engine:
     return Engine(kind=engine.kind, program=engine.program, env=engine.env, flags=flags, root=root)
 
 
+def has_image(engine: Engine, image: str) -> bool:
+    """Whether it need not be fetched."""
+    return engine.ask("image", "inspect", "--format", "{{.Id}}", image).returncode == 0
+
+
 def require_image(engine: Engine, image: str) -> None:
     """The image is here, or is fetched. NoSandbox in the engine's words if it cannot be had."""
-    if engine.ask("image", "inspect", "--format", "{{.Id}}", image).returncode == 0:
+    if has_image(engine, image):
         return
     if image == DEFAULT_IMAGE:
         raise NoSandbox(
