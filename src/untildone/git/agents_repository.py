@@ -22,7 +22,7 @@ from untildone.errors import WorkspaceError
 from untildone.git.fence import fence_around
 from untildone.git.plain_file import content, copy_plain
 from untildone.git.room_entries import alternates
-from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line, git
+from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line, git, refuse_failed
 from untildone.git.under_way import under_way_in
 
 if TYPE_CHECKING:
@@ -52,8 +52,19 @@ _SETTINGS = re.compile(
     re.DOTALL,
 )
 
+_OWN_SCOPES = frozenset({"local", "worktree"})
+# How files are stored and compared: words and places, and nothing that is started.
+_PLAIN = re.compile(
+    r"core\.(autocrlf|eol|safecrlf|filemode|ignorecase|precomposeunicode|symlinks|excludesfile|attributesfile|"
+    r"sparsecheckout|sparsecheckoutcone|checkstat|trustctime)|extensions\.objectformat"
+)
+_BORROWED = ("objects", "refs", "packed-refs", "reftable", "shallow", "info")
+_LONGEST_HEAD = 4096
+
+_NO_REPOSITORY = 77
 _GIT = 'g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto=0 "$@"; }\n'
 _TELL = f"""{_GIT}
+g rev-parse --git-dir >/dev/null || exit {_NO_REPOSITORY}
 commit=$(g rev-parse -q --verify 'HEAD^{{commit}}')
 printf '%s\\n%s\\n' "$commit" "$(g symbolic-ref -q HEAD)"
 [ -z "$commit" ] || [ "$commit" = "$1" ] || {{
@@ -115,9 +126,13 @@ class AgentsRepository:
         self._objects = [self._common / "objects", *alternates(self._common / "objects")]
         self._pinned: list[Lent] = []
         self._words: Callable[[str], Sequence[str]] = lambda _: ()
+        self._known_words: dict[Callable[[str], Sequence[str]], tuple[str, ...]] = {}
         self._env: Mapping[str, str] = {}
         self._seen: _Seen | None = None
-        self._stamp: tuple[object, ...] = ()
+        self._stamps: tuple[object, ...] = ()
+        self.plain: dict[str, str] = {}
+        """Variables with which git outside knows no settings but ours: whatever it looks at, it starts nothing."""
+        self._has_filters = False
         self.hooks = str(self._place / "hooks")
         """Where the hooks are that the user's repository names, as git is told inside."""
 
@@ -170,9 +185,33 @@ class AgentsRepository:
         """Make it, unless an earlier driver has. To be done before anything is started inside."""
         self._pinned = list(_unique(await _pinned(real)))
         self.hooks = await self._hooks(real)
+        self.plain = await self._plain(real)
+        self._has_filters = (await real.git("config", "--local", "--get-regexp", r"^filter\.", check=False)).code == 0
         self._seen = self._remembered()
         if self._seen is None or not os.path.lexists(self.git_dir / "HEAD"):
             await self._make(real)
+
+    async def _plain(self, real: "Repository") -> dict[str, str]:
+        """A folder that git takes for the one all trees share: settings of ours, and objects and refs of the user's."""
+        folder = self.git_dir.with_name("git-plain")
+        with disk_trouble(f"cannot write to {folder}"):
+            folder.mkdir(exist_ok=True)
+            for name in _BORROWED:
+                link = folder / name
+                link.unlink(missing_ok=True)
+                link.symlink_to(self._common / name)
+            (folder / "config").write_bytes(await _settings(real, everywhere=True))
+        return {"GIT_COMMON_DIR": str(folder), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+    def is_seen_whole(self) -> bool:
+        """Whether a look outside finds what git inside would: not in a merge, nor with filters of the repository."""
+        return not self._has_filters and not under_way_in(self.git_dir)
+
+    @property
+    def there(self) -> Head:
+        """What is checked out there, as far as it is known."""
+        assert self._seen is not None, "a repository that was not made"
+        return self._seen.theirs
 
     async def _hooks(self, real: "Repository") -> str:
         named = (await real.git("config", "--local", "core.hooksPath", check=False)).text
@@ -205,38 +244,40 @@ class AgentsRepository:
             (self.git_dir / "HEAD").write_text(f"{named}\n", "utf-8", "surrogateescape")
         self._remember_refs(refs)
         self._remember(_Seen(theirs=head, ours=head, own=(head.branch,) if head.branch else ()))
+        self._stamps = self._looked(real)
 
     # --- following it ----------------------------------------------------------------------------
 
-    async def follow(self, real: "Repository", found: Head) -> Head | None:
-        """Bring both repositories together, given what is checked out in the agent's.
-
-        Returns what is checked out now; None: the files have to be looked at again.
-        """
+    async def follow(self, real: "Repository") -> None:
+        """Bring both repositories together; where nothing was committed, nothing is started for it."""
         assert self._seen is not None, "a repository that was not made"
-        if not self._stamp:
+        if not self._stamps:
             await self._renew_refs(real, but=self._seen.theirs.branch)
-        seen, stamp = self._seen, _stamp(real)
-        ours = seen.ours if stamp == self._stamp else await head_of(real)
-        if found == seen.theirs and ours == seen.ours:
-            self._stamp = stamp
-            return found
-        if found == seen.theirs:
+        stamps = self._looked(real)
+        if stamps == self._stamps:
+            return
+        told = await self._tell()
+        if told is None:
+            await self._make(real)
+            return
+        there, pack = told
+        seen, ours = self._seen, await head_of(real)
+        if (there == seen.theirs and ours != seen.ours) or (
+            ours not in {seen.ours, there} and not await self._has_grown(real, there, pack, ours)
+        ):
             await self._bring_in(real, ours)
-            return None
-        if ours not in {seen.ours, found} and not await self._has_grown(real, ours):
-            await self._bring_in(real, ours)
-            return None
-        return await self.bring_out(real)
+        else:
+            await self._bring_out(real, there, pack)
 
-    async def bring_out(self, real: "Repository", *, by_us: bool = False) -> Head:
-        """Take what is committed there; HEAD and the index of the user's repository follow.
+    async def bring_out(self, real: "Repository") -> None:
+        """Take what the loop has committed or checked out there; what it checked out, the agent may commit to."""
+        if (told := await self._tell()) is not None:
+            await self._bring_out(real, *told, by_us=True)
 
-        `by_us`: what is checked out there is what the loop wanted, and the agent may commit to it.
-        """
+    async def _bring_out(self, real: "Repository", there: Head, pack: bytes, *, by_us: bool = False) -> None:
+        """Take what is committed there; HEAD and the index of the user's repository follow."""
         assert self._seen is not None, "a repository that was not made"
         seen = self._seen
-        there, pack = _told(await self._run(_TELL, seen.theirs.commit or ""))
         if there.commit is not None:
             await _unpack(real, pack)
             await self._refuse_new_repositories(real, seen.theirs.commit, there.commit)
@@ -244,9 +285,21 @@ class AgentsRepository:
         if ours.commit != seen.ours.commit:
             tree = ("--reset", ours.commit) if ours.commit else ("--empty",)
             await real.git(*_NO_HOOKS, "read-tree", *tree)
+            await real.git(*_NO_HOOKS, "update-index", "-q", "--refresh", env=self.plain, check=False)
         self._remember(_Seen(theirs=there, ours=ours, own=await self._own(real, ours, by_us=by_us)))
-        self._stamp = _stamp(real)
-        return there
+        self._stamps = self._looked(real)
+
+    async def _tell(self) -> tuple[Head, bytes] | None:
+        """What is checked out there, and a pack of what is new; None: the agent has destroyed it."""
+        assert self._seen is not None, "a repository that was not made"
+        done = await self._run(_TELL, self._seen.theirs.commit or "", check=False)
+        if done.code == _NO_REPOSITORY:
+            return None
+        refuse_failed(done, (), self.top)
+        return _told(done)
+
+    def _looked(self, real: "Repository") -> tuple[object, ...]:
+        return _stamp(real.git_dir, fence_around(real.top).common), _stamp(self.git_dir, str(self.git_dir))
 
     async def take(self, real: "Repository", wanted: str, *but: str | None) -> str:
         """Take an object that a git inside has named, and all that belongs to it."""
@@ -260,21 +313,17 @@ class AgentsRepository:
         if self._seen is not None:
             await self._renew_refs(real, but=self._seen.theirs.branch)
 
-    async def _has_grown(self, real: "Repository", ours: Head) -> bool:
+    async def _has_grown(self, real: "Repository", there: Head, pack: bytes, ours: Head) -> bool:
         """Whether the agent's commits are on top of what was made outside meanwhile; else they are kept aside."""
-        assert self._seen is not None
-        there, pack = _told(await self._run(_TELL, self._seen.theirs.commit or ""))
         if there.commit is None:
             return False
         await _unpack(real, pack)
-        if ours.commit is None or ours.branch != there.branch:
-            is_on_top = False
-        else:
+        if ours.commit is not None and ours.branch == there.branch:
             asked = await real.git("merge-base", "--is-ancestor", ours.commit, there.commit, check=False)
-            is_on_top = asked.code == 0
-        if not is_on_top:
-            await self._set_aside(real, there)
-        return is_on_top
+            if asked.code == 0:
+                return True
+        await self._set_aside(real, there)
+        return False
 
     async def _set_aside(self, real: "Repository", there: Head) -> None:
         name = f"{self._keep}/{there.branch or 'detached'}"
@@ -346,7 +395,7 @@ class AgentsRepository:
             raise WorkspaceError(f"the repository in the sandbox cannot follow {self.top}: {first_line(done.err)}")
         own = self._seen.own if ours.branch is None else tuple(dict.fromkeys((*self._seen.own, ours.branch)))
         self._remember(_Seen(theirs=ours, ours=ours, own=own))
-        self._stamp = _stamp(real)
+        self._stamps = self._looked(real)
 
     async def _renew_refs(self, real: "Repository", *, but: str | None) -> None:
         before, now = self._remembered_refs(), await _refs(real)
@@ -367,13 +416,17 @@ class AgentsRepository:
             args, script=script, cwd=self.top, base=self._env, stdin=stdin, check=False, timeout=COMMIT_TIMEOUT,
             behind=self.behind(), env={"GIT_CEILING_DIRECTORIES": str(self.top.parent)},
         )  # fmt: skip
-        if check and done.code:
-            raise WorkspaceError(f"git failed in the sandbox of {self.top}: {first_line(done.err)}")
+        if check:
+            refuse_failed(done, (), self.top)
         return done
 
     def behind(self, words: Callable[[str], Sequence[str]] | None = None) -> tuple[str, ...]:
         """What goes before git inside: it can fill no disk with what it prints."""
-        return (*_AT_MOST, *(words or self._words)(str(self.top)))
+        self.mounts()  # what they show is there, whatever the agent did to it
+        chosen = words or self._words
+        if chosen not in self._known_words:
+            self._known_words[chosen] = (*_AT_MOST, *chosen(str(self.top)))
+        return self._known_words[chosen]
 
     # --- remembering -----------------------------------------------------------------------------
 
@@ -410,16 +463,15 @@ async def head_of(real: "Repository") -> Head:
     return Head(branch, at.text if at.code == 0 else None)
 
 
-def _stamp(real: "Repository") -> tuple[object, ...]:
+def _stamp(git_dir: Path, common: str) -> tuple[object, ...]:
     """What changes whenever another commit is checked out, or the branch is moved: read without git."""
-    common = fence_around(real.top).common
     try:
-        head = content(real.git_dir / "HEAD")
+        head = content(git_dir / "HEAD", _LONGEST_HEAD, follow=False)
     except OSError:
         head = b""
-    named = os.fsdecode(head.removeprefix(b"ref: ").strip())
-    files = (f"{common}/{named}", f"{common}/packed-refs", f"{common}/reftable/tables.list")
-    return (head, *map(_about, files))
+    named = os.fsdecode(head.removeprefix(b"ref: ").strip().partition(b"\0")[0])
+    files = (f"{git_dir}/HEAD", f"{common}/{named}", f"{common}/packed-refs", f"{common}/reftable/tables.list")
+    return (head, *map(_about, files), under_way_in(git_dir))
 
 
 def _about(file: str) -> tuple[int, int, int] | None:
@@ -482,19 +534,24 @@ def _listed(refs: Mapping[str, str]) -> str:
     return "".join(f"{commit} {name}\n" for name, commit in sorted(refs.items()))
 
 
-async def _settings(real: "Repository") -> bytes:
-    """The settings of the user's repository that are no secret, as a file."""
+async def _settings(real: "Repository", *, everywhere: bool = False) -> bytes:
+    """The settings of the user's repository that are no secret, as a file.
+
+    `everywhere`: for a look outside, those of the user as well, and nothing that names a program.
+    """
     told = await real.git("config", "-z", "--list", "--show-scope")
     words = os.fsdecode(told.out).split("\0")[:-1]
     lines = ["[core]\n\trepositoryformatversion = 1\n\tbare = false\n\tlogallrefupdates = true\n"]
     for scope, entry in zip(words[::2], words[1::2], strict=True):
         key, _, value = entry.partition("\n")
-        if scope in {"local", "worktree"} and _SETTINGS.fullmatch(key):
+        is_wanted = _PLAIN.fullmatch(key) if everywhere else scope in _OWN_SCOPES and _SETTINGS.fullmatch(key)
+        if is_wanted:
             section, _, name = key.rpartition(".")
             group, _, which = section.partition(".")
             title = f'{group} "{_escaped(which)}"' if which else group
             said = without_login(value) if name == "url" else value
-            lines.append(f'[{title}]\n\t{name} = "{_escaped(said)}"\n' if "\n" in entry else f"[{title}]\n\t{name}\n")
+            assigned = f'{name} = "{_escaped(said)}"' if "\n" in entry else name
+            lines.append(f"[{title}]\n\t{assigned}\n")
     return os.fsencode("".join(lines))
 
 

@@ -11,9 +11,9 @@ _LARGEST = 1 << 30
 _AT_ONCE = 1 << 20
 
 
-def content(path: str | Path, most: int = LONGEST) -> bytes:
-    """The beginning of a plain file. OSError where there is none, or something else."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def content(path: str | Path, most: int = LONGEST, *, follow: bool = True) -> bytes:
+    """The beginning of a plain file. OSError where there is none, or something else (a link, unless they count)."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "not a plain file", str(path))

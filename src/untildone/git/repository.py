@@ -10,7 +10,7 @@ from pathlib import Path
 
 from untildone.core.dataclass import dataclass
 from untildone.errors import FolderRefused, WorkspaceError
-from untildone.git.agents_repository import AgentsRepository, Head
+from untildone.git.agents_repository import AgentsRepository
 from untildone.git.fence import Fence, fence_around
 from untildone.git.filters import FILTERS, configured_filters, missing_filters, switched_off
 from untildone.git.locks import GitFolders, lock_named, outlast
@@ -104,14 +104,16 @@ class Repository:
     async def status(self, ignore: Iterable[bytes] = ()) -> Status:
         """What differs from the last commit. Where an agent has a repository of its own, both are the same after it."""
         agents = self.agents
-        for _ in range(_TRIES):
-            found = parse_status((await agents.git(*STATUS)).out, ignore=ignore)
-            if agents is self:
-                return found
-            head = await _agents(self.keeping).follow(self, Head(found.branch, found.head))
-            if head is not None:
-                return replace(found, branch=head.branch, head=head.commit)
-        raise WorkspaceError(f"other commits are checked out in {self.top} all the time: try again when it is quieter")
+        if agents is self:
+            return parse_status((await self.git(*STATUS)).out, ignore=ignore)
+        copy = _agents(self.keeping)
+        await copy.follow(self)
+        if copy.is_seen_whole():
+            answer = await self.git(*NO_HOOKS, *STATUS, env=copy.plain)
+        else:
+            answer = await agents.git(*STATUS)
+        found = parse_status(answer.out, ignore=ignore)
+        return replace(found, branch=copy.there.branch, head=copy.there.commit)
 
     async def follow_agents(self) -> None:
         """Take over what was committed in the agent's repository, where it has one of its own."""
@@ -164,7 +166,7 @@ class Repository:
         if check:
             refuse_failed(done, args, self.top)
         if self.real is not None and way.moves and done.code == 0:
-            await _agents(self.keeping).bring_out(self.real, by_us=True)
+            await _agents(self.keeping).bring_out(self.real)
         return done
 
     def _outside(self, args: Sequence[str], env: Mapping[str, str], *, dies_with_us: bool) -> "_Way":

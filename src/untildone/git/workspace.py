@@ -119,6 +119,7 @@ class GitWorkspace(GitFolder):
             states = await saved_states(self._repository, self._run_id)
             return self._prepared((), Place(lines=(), branch=known.branch, base=self._base), states)
         lines = await clear_abandoned(self._repository.folders)
+        lines += await clear_abandoned(self._repository.agents.folders)
         lines += await self._take_up(status, known) if begun else await self._begin(status)
         if self._notes is not None:
             with disk_trouble(f"cannot write {self._repository.exclude}"):
@@ -234,6 +235,7 @@ class GitWorkspace(GitFolder):
             return _switched(elsewhere_line(status, self._home))
         try:
             removed = await wait_for_commit_locks(self._repository.folders, tree.branch)
+            removed += await wait_for_commit_locks(self._repository.agents.folders, tree.branch)
         except GitLocked as locked:
             return Obstacle(cause=GIT_LOCKED, said=str(locked))
         self._repository.removed_locks.extend(removed)
@@ -267,7 +269,7 @@ class GitWorkspace(GitFolder):
                 left = tuple(map(readable, committable(status)))
                 line = elsewhere_line(status, self._home)
                 settled = replace(settled, left=left, elsewhere=line, held=_switched(line))
-                settled = replace(settled, switched_at=_time_of(self._repository.git_dir / "HEAD"))
+                settled = replace(settled, switched_at=_time_of(self._repository.agents.git_dir / "HEAD"))
                 return await self._keep(settled, status, unfit, iteration_num)
             # An iteration that began on a strange branch and came back has made nothing of what was here before.
             since = before.head if before.branch == self._home.branch else self._home.tip
@@ -478,7 +480,7 @@ def _switched(line: str) -> Obstacle:
 
 def _time_of(file: Path) -> float:
     try:
-        return file.stat().st_mtime
+        return file.lstat().st_mtime
     except OSError:
         return 0.0
 
