@@ -23,7 +23,7 @@ from untildone.core.checkup import (
     Login,
     Status,
     clock_row,
-    container_row,
+    containers_row,
     disk_row,
     folder_row,
     is_fit,
@@ -107,11 +107,12 @@ IN = Login(known=True, logged_in=True, method="claude.ai", expires_at=1000.0)
         (clock_row("UTC", synchronized=False), "warning"),
         (clock_row("UTC", synchronized=None), "unknown"),
         (sandbox_row("none", trouble="it cannot work here", missing=["bwrap"]), "ok"),
-        (container_row("docker", "i", trouble="it does not answer", has_image=False, is_wanted=True), "missing"),
-        (container_row("docker", "i", trouble="it does not answer", has_image=False, is_wanted=False), "ok"),
-        (container_row("docker", "i", trouble="", has_image=False, is_wanted=True), "warning"),
-        (container_row("docker", "i", trouble="", has_image=True, is_wanted=True), "ok"),
         (sandbox_row("docker", trouble="", missing=[]), "ok"),
+        (containers_row((), "i", {"docker": "it does not answer", "podman": "it is not installed"}), "ok"),
+        (containers_row((), "i", {"docker": "it does not answer", "podman": False}), "ok"),
+        (containers_row(("docker",), "i", {"docker": "it does not answer", "podman": True}), "missing"),
+        (containers_row(("docker", "podman"), "i", {"docker": "it does not answer", "podman": True}), "ok"),
+        (containers_row(("docker",), "i", {"docker": False, "podman": True}), "warning"),
         (sandbox_row("claude", trouble="", missing=["socat"]), "missing"),
         (sandbox_row("claude", trouble="", missing=[]), "ok"),
         (sandbox_row("bwrap", trouble="bubblewrap is not installed", missing=["bwrap"]), "missing"),
@@ -221,7 +222,7 @@ def test_every_row_is_there_and_names_what_to_do(say: Say, claude: Callable[[str
     found = rows(said)
     assert set(found) == {
         "python", "settings", "git", "claude", "login", "login lives", "remote", "store", "folder", "clock", "notify",
-        "awake", "rights", "sandbox", "disk",
+        "awake", "rights", "sandbox", "containers", "disk",
     }  # fmt: skip
     assert "git push" in found["rights"]["detail"]
     assert said.code == 0

@@ -14,12 +14,13 @@ from typing import Any
 from untildone import config, wiring
 from untildone.agents.argv import find_claude
 from untildone.agents.login import ask, login_of
+from untildone.boxes import wanted_kinds
 from untildone.core import checkup
 from untildone.core.checkup import Finding
 from untildone.core.dataclass import dataclass
 from untildone.core.figures import count, size
 from untildone.core.notice import trial_note
-from untildone.core.policy import ENGINES, RunSpec
+from untildone.core.policy import ENGINES, AgentOptions, RunSpec
 from untildone.core.printable import one_line
 from untildone.core.prompt import rights_line
 from untildone.core.units import moment
@@ -90,7 +91,7 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
         *found,
         checkup.rights_row(rights_line(_spec(resolved, asked.folder), most=None)),
         checkup.sandbox_row(str(values["sandbox"]), trouble=can_enclose().trouble, missing=missing),
-        *await asyncio.to_thread(_containers, values),
+        await asyncio.to_thread(_containers, values),
         _disk(asked, int(values["disk_reserve"])),
         *_temp(),
     ]
@@ -104,20 +105,15 @@ async def _attempt(name: str, look: Awaitable[Finding | list[Finding]], remedy: 
     return found if isinstance(found, list) else [found]
 
 
-def _containers(values: Mapping[str, Any]) -> list[Finding]:
-    """The engines that are installed, and the one that is asked for."""
-    image, found = str(values["image"] or DEFAULT_IMAGE), []
+def _containers(values: Mapping[str, Any]) -> Finding:
+    image, found = str(values["image"] or DEFAULT_IMAGE), dict[str, str | bool]()
     for kind in ENGINES:
-        is_wanted = values["sandbox"] == kind
-        if not is_wanted and shutil.which(kind) is None:
-            continue
-        trouble, there = "", False
         try:
-            there = has_image(find_engine(kind, os.environ), image)
-        except NoSandbox as why:
-            trouble = str(why)
-        found.append(checkup.container_row(kind, image, trouble=trouble, has_image=there, is_wanted=is_wanted))
-    return found
+            found[kind] = has_image(find_engine(kind, os.environ), image)
+        except NoSandbox as trouble:
+            found[kind] = str(trouble)
+    options = AgentOptions(sandbox=values["sandbox"], image=values["image"])
+    return checkup.containers_row([kind for kind in wanted_kinds(options) if kind in ENGINES], image, found)
 
 
 def _settings(folder: Path) -> tuple[Finding, config.Resolved]:

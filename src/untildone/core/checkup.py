@@ -216,16 +216,21 @@ def sandbox_row(wanted: str, *, trouble: str, missing: Sequence[str]) -> Finding
     return Finding(name=name, status="ok", detail=state)
 
 
-def container_row(kind: str, image: str, *, trouble: str, has_image: bool, is_wanted: bool) -> Finding:
-    """Could the agent work in a container? `trouble`: why the engine cannot run one."""
-    used = "the agent works in one" if is_wanted else "not used"
-    if trouble:
-        return Finding(name=kind, status="missing" if is_wanted else "ok", detail=f"{used}; {trouble}")
-    if has_image:
-        return Finding(name=kind, status="ok", detail=f"{used}; it works, and has the image {image}")
-    fix = "`untildone image build` makes one, --image names another"
-    status: Status = "warning" if is_wanted else "ok"
-    return Finding(name=kind, status=status, detail=f"{used}; it works, and has no image {image}", remedy=fix)
+def containers_row(wanted: Sequence[str], image: str, found: Mapping[str, str | bool]) -> Finding:
+    """Could the agent work in a container? `found`: why an engine cannot run one, else whether it has the image."""
+    name, works = "containers", [kind for kind in wanted or found if not isinstance(found[kind], str)]
+    has = [kind for kind in works if found[kind]]
+    if has:
+        used = "the agent works in one" if wanted else "not used; they work"
+        return Finding(name=name, status="ok", detail=f"{used} ({has[0]}, image {image})")
+    if works:
+        fix = "`untildone image build` makes one, --image names another"
+        status: Status = "warning" if wanted else "ok"
+        return Finding(name=name, status=status, detail=f"{works[0]} works, and has no image {image}", remedy=fix)
+    said = "; ".join(str(found[kind]) for kind in wanted or found)
+    if wanted:
+        return Finding(name=name, status="missing", detail=said, remedy="do so, or use --sandbox bwrap")
+    return Finding(name=name, status="ok", detail=f"not used; {said}")
 
 
 def folder_row(folder: str, *, busy: str, dirty: int | None, keep_dirty: bool) -> Finding:
