@@ -18,7 +18,10 @@ from untildone.core.policy import BOXED, ENGINES, AgentOptions, RunSpec
 from untildone.core.trace import AgentBoundExceeded, AgentHostRefused
 from untildone.engine.journal import Journal
 from untildone.errors import NoSandbox, UntildoneError
-from untildone.git.agents_repository import AgentsRepository
+from untildone.forge.login import find_forge
+from untildone.forge.remote_access import RemoteAccess, forge_access, git_access, login_in, may_publish
+from untildone.git.agents_repository import AgentsRepository, without_login
+from untildone.git.credentials import login_for, remote_address
 from untildone.git.discard import discard
 from untildone.git.repository import Inside, Keeping, is_repository, public_repository
 from untildone.git.snapshot import refs_of
@@ -94,6 +97,8 @@ class Lodger:
     """It changes nothing."""
     disk_reserve: int = 0
     """Bytes that it leaves on every disk."""
+    remote: RemoteAccess = RemoteAccess()
+    """The run's own remote, as it may get at it."""
 
     @property
     def around(self) -> Path:
@@ -143,11 +148,11 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
         git = () if repository is None else repository.mounts(may_write=not lodger.is_reader)
         return _view(lodger, kind, tree, (*lodge(lodging, access, settings), *git))
 
-    env = environment_inside(lodger.env, access, port=PORT, passed=options.pass_env)
+    env = {**environment_inside(lodger.env, access, port=PORT, passed=options.pass_env), **lodger.remote.env}
     walls, more = _walls(kind, lodger, host, look)
     if kind in ENGINES:
         env = _without_places(env, look(lodger.spec.cwd)) | more
-    spawner = BoxedSpawner(host, walls, table_for(options, access), _bounds(lodger))
+    spawner = BoxedSpawner(host, walls, table_for(options, access, lodger.remote), _bounds(lodger))
     return Box(kind=kind, spawner=spawner, env=env, access=access, around=lodger.around, repository=repository)
 
 
@@ -193,11 +198,24 @@ def _bounds(lodger: Lodger) -> Bounds:
     )  # fmt: skip
 
 
-def table_for(options: AgentOptions, access: ModelAccess) -> Table:
+async def find_remote(spec: RunSpec, env: Mapping[str, str]) -> RemoteAccess:
+    """The remote of a run and its forge, with the logins of the user."""
+    top, publishes = _top(Path(os.path.realpath(spec.cwd)), _home(env)), may_publish(spec)
+    if not wanted_kinds(spec.options) or spec.options.network == "none" or not is_repository(top):
+        return RemoteAccess()
+    address = await remote_address(top, spec.landing.remote)
+    access = RemoteAccess()
+    if address.startswith(("http://", "https://")) and (plain := without_login(address)):
+        access = git_access(plain, login_in(address) or await login_for(top, plain), publishes=publishes)
+    found = await find_forge(spec.landing, address, env)
+    return access if found is None else access | forge_access(*found, publishes=publishes)
+
+
+def table_for(options: AgentOptions, access: ModelAccess, remote: RemoteAccess) -> Table:
     """Everything that leads out."""
     presets = REGISTRIES if options.network == "registries" else ()
     rules = (*host_rules((*presets, *options.allow_hosts)), *host_rules(access.hosts))
-    return Table(ways=(access.way,) if access.way else (), rules=rules, network=options.network)
+    return Table(ways=(*([access.way] if access.way else []), *remote.ways), rules=rules, network=options.network)
 
 
 @asynccontextmanager

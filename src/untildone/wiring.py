@@ -29,6 +29,7 @@ from untildone.engine.clock import SystemClock
 from untildone.engine.journal import Journal, Observer, load_state
 from untildone.errors import ConfigError, NoSandbox, RunNotFound, UsageError
 from untildone.forge.login import login_names, logins
+from untildone.forge.remote_access import RemoteAccess
 from untildone.ports import Agent, Clock, EventLog, Machine, Notifier, Spawner
 from untildone.store.leftovers import LAST_WORDS, ROOMS, WIRE_NOTES
 
@@ -241,6 +242,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
     """With those who work on it."""
     from untildone.agents.environment import STORE_MARKER
     from untildone.agents.last_words import ClaudeLedger
+    from untildone.boxes import find_remote
     from untildone.engine.parts import Parts
     from untildone.git.repository import Inside
     from untildone.git.repository import Keeping as GitKeeping
@@ -258,6 +260,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
     marks = {CHECK_MARKER: run_id, STORE_MARKER: _place(around)}
     guard, withheld = tuple(behind_guard(whole_tree=True)), login_names(spec) | {config.SERVER_TOKEN}
     crew = _Crew(run_id, spec, policy, around, spawner)
+    crew.remote = await find_remote(spec, around.env)
     agent, reviewer = crew.worker(), crew.reviewer()
     at_work = crew.work_box
     inside = Inside(words=at_work.words_of_ours, env=at_work.env, repository=at_work.repository) if at_work else None
@@ -393,6 +396,8 @@ class _Crew:
         """The boxes they live in; to be opened before anybody works."""
         self.notes = WireNotes(around.state_dir / LAST_WORDS / f"{run_id}{WIRE_NOTES}")
         """Of what passes their doors."""
+        self.remote = RemoteAccess()
+        """The run's own remote, as those in boxes may get at it."""
         self.work_box: Box | None = None
         """That of the agent that works."""
         self.sandbox = self.note = ""
@@ -473,6 +478,7 @@ class _Crew:
             own=(self._around.state_dir, config.own_dir(os.environ)),
             is_reader=reviewing,
             disk_reserve=self._policy.disk_reserve,
+            remote=self.remote,
         )
         try:
             box = box_for(lodger, self._host)

@@ -66,7 +66,7 @@ class Way:
     def permits(self, method: str, path: str) -> bool:
         """Whether this may be asked. A path with dots in it could lead out of what is permitted."""
         plain = path.partition("?")[0]
-        is_straight = ".." not in plain and "%2e" not in plain.lower() and "//" not in plain
+        is_straight = ".." not in plain and "%2e" not in plain.lower() and "//" not in plain and "\\" not in plain
         return is_straight and any(verb in ("", method) and _is_call(plain, call) for verb, call in self.calls)
 
 
@@ -109,6 +109,8 @@ class Refused:
 
     host: str
     said: str
+    can_be_allowed: bool = True
+    """The user can allow this host by its name."""
 
 
 Answer = Forward | Tunnel | Refused
@@ -185,7 +187,8 @@ def answer(table: Table, method: str, target: str) -> Answer:
     way = next((way for way in table.ways if way.host == name), None)
     if way is not None:
         if not way.permits(method, path):
-            return Refused(host=name, said=f"{method} {path[:100]} is none of what may be asked there")
+            said = f"{method} {path[:100]} may not be asked there"
+            return Refused(host=name, said=said, can_be_allowed=False)
         is_metered = method == "POST" and path.partition("?")[0] == way.metered
         return Forward(url=way.upstream + path, adds=way.adds, withheld=_REFUSED_HEADERS, is_metered=is_metered)
     found = _beyond(table, name, port)

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from untildone.core.contract import FORGE_CONDITIONS
-from untildone.core.policy import RunSpec
-from untildone.errors import LoginMissing
-from untildone.forge.address import GITHUB
+from untildone.core.policy import Landing, RunSpec
+from untildone.errors import ConfigError, LoginMissing
+from untildone.forge.address import GITHUB, NO_GITHUB, api_of, checked_api, host_of, is_repo, parse_remote
 
 PATIENCE = 10.0
 """Seconds `gh` may take."""
@@ -50,6 +50,22 @@ async def find_token(host: str, env: Mapping[str, str], *, chosen: bool = False)
     raise LoginMissing(
         f"there is no login for {host}: set {' or '.join(names[:2])}, or log in with `gh auth login --hostname {host}`"
     )
+
+
+async def find_forge(landing: Landing, address: str, env: Mapping[str, str]) -> tuple[str, str, str] | None:
+    """The API of a run's forge, OWNER/NAME, and a login there or ""; None if it is no GitHub as far as is known."""
+    remote = parse_remote(address) if address else None
+    repo = landing.repo or (remote.repo if remote else "")
+    if not is_repo(repo) or (landing.forge_url is None and (remote is None or remote.host in NO_GITHUB)):
+        return None
+    try:
+        api = checked_api(landing.forge_url or (api_of(remote) if remote else ""))
+        return api, repo, await find_token(host_of(api), env, chosen=landing.forge_url is not None)
+    except LoginMissing:
+        is_known = landing.forge_url is not None or host_of(api) == GITHUB
+        return (api, repo, "") if is_known else None
+    except ConfigError:
+        return None
 
 
 def _clean(token: str, source: str) -> str:

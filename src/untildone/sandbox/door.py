@@ -125,7 +125,8 @@ class _Visit:
         await self._writer.drain()
 
     async def _refuse(self, refused: Refused, status: int = 403) -> None:
-        self._watcher.refused(refused)
+        if refused.can_be_allowed:
+            self._watcher.refused(refused)
         text = one_line(f"untildone: {refused.host} cannot be reached from inside: {refused.said}", 500).encode()
         headers = [("content-type", "text/plain"), ("content-length", str(len(text))), ("connection", "close")]
         await self._say(h11.Response(status_code=status, headers=headers), h11.Data(data=text), h11.EndOfMessage())
@@ -154,7 +155,8 @@ class _Visit:
             reply = await self._client.send(asked, stream=True)
         except httpx2.HTTPError as trouble:
             note(WireReply(status=_BAD_GATEWAY, is_over=True))
-            refused = Refused(host=asked.url.host, said=f"it does not answer ({trouble})")
+            said = f"it does not answer ({trouble})"
+            refused = Refused(host=asked.url.host, said=said, can_be_allowed=False)
             return await self._refuse(refused, _BAD_GATEWAY)
         try:
             await self._pass_back(reply, note)
@@ -183,7 +185,8 @@ class _Visit:
             async with asyncio.timeout(_CONNECT_PATIENCE):
                 reader, writer = await _connected(to)
         except (OSError, TimeoutError, UnicodeError) as trouble:
-            return await self._refuse(Refused(host=to.host, said=f"it does not answer ({trouble})"), 502)
+            said, can_be_allowed = f"it does not answer ({trouble})", isinstance(trouble, PermissionError)
+            return await self._refuse(Refused(host=to.host, said=said, can_be_allowed=can_be_allowed), _BAD_GATEWAY)
         try:
             if request.method == b"CONNECT":
                 await self._say(h11.Response(status_code=200, headers=[]))
