@@ -135,15 +135,25 @@ class Projector:
         del self._due[run_id]
         self._busy = run_id
         try:
-            await self._project(run_id)
+            more = await self._project(run_id)
         except Exception as trouble:  # noqa: BLE001 - the supervisor: whatever it was, the next run has its turn
             self._again_later(run_id, due.failures + 1, trouble)
+        else:
+            self._rest(run_id, more=more)
         finally:
             self._busy = None
-            self._resting[run_id] = asyncio.get_running_loop().time() + self._every
             async with self._turn_over:
                 self._turn_over.notify_all()
         return 0.0
+
+    def _rest(self, run_id: str, *, more: bool) -> None:
+        """What came in during a turn waits as what comes later does; a backlog does not."""
+        now = asyncio.get_running_loop().time()
+        self._resting[run_id] = now + self._every
+        if more:
+            self._due[run_id] = _Due(at=now)
+        elif run_id in self._due:
+            self._due[run_id].at = self._resting[run_id]
 
     def _again_later(self, run_id: str, failures: int, trouble: Exception) -> None:
         rest = min(LONGEST_REST, self._every * 2.0 ** min(failures, 20))
@@ -151,17 +161,16 @@ class Projector:
             _log.warning("run %s could not be projected: %r; trying again", run_id, trouble)
         self._due[run_id] = _Due(at=asyncio.get_running_loop().time() + rest, failures=failures)
 
-    async def _project(self, run_id: str) -> None:
+    async def _project(self, run_id: str) -> bool:
+        """True: there is more to project."""
         entry = await self._archive.runs.entry(run_id)
         if entry is None:
-            return
+            return False
         try:
             work = self._project_published if entry.origin == "published" else self._project_ours
-            more = await work(entry)
+            return await work(entry)
         except _Overtaken:
-            more = True
-        if more:
-            self.touch(run_id)
+            return True
 
     async def _project_ours(self, entry: RunEntry) -> bool:
         """True: there is more to fold."""
