@@ -3,11 +3,13 @@
 import asyncio
 import os
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import untildone
 from untildone.agents.lodging import CREDENTIALS, Lent, Lodging, lodge, user_settings
 from untildone.agents.wire_notes import WireNotes
 from untildone.core.dataclass import dataclass
@@ -132,7 +134,9 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
         raise NoSandbox(access.said)
     # Looked at and written once, before any agent could change where it leads.
     tree = _top(Path(os.path.realpath(lodger.spec.cwd)), _home(lodger.env))
-    _refuse_stranger(tree)
+    for place in (tree, *(Path(os.path.realpath(one)) for one in options.add_dirs)):
+        _refuse_own(place, _home(lodger.env))
+        _refuse_stranger(place)
     repository = _repository(lodger, tree)
     if not os.path.lexists(lodger.around):
         _settle_git(lodger.around / "home")
@@ -267,7 +271,7 @@ def _view(lodger: Lodger, kind: str, tree: Path, lent: Lent) -> View:
         around=lodger.around,
         home=_home(lodger.env),
         writable=() if lodger.is_reader else (tree, *more),
-        fixed=(tree, *more) if lodger.is_reader else (),
+        fixed=(tree, *more) if lodger.is_reader else tuple(git for one in more if (git := one / ".git").exists()),
         lent=(*lent, (files, files, False), *((place, place, False) for place in given)),
         own=lodger.own,
         programs=(lodger.claude,),
@@ -283,9 +287,20 @@ def _top(folder: Path, home: Path) -> Path:
     return next((place for place in places if os.path.lexists(place / ".git")), folder)
 
 
+def _refuse_own(folder: Path, home: Path) -> None:
+    """A whole home is not lent, and the loop must not run, outside, what the agent has made of untildone."""
+    if Path(os.path.realpath(home)).is_relative_to(folder):
+        raise NoSandbox(f"{folder} holds your home, and an agent in a sandbox works in a folder below it")
+    for place in (sys.prefix, untildone.__path__[0]):
+        if Path(os.path.realpath(place)).is_relative_to(folder):
+            raise NoSandbox(
+                f"untildone itself is installed in {folder}, where the agent may write: install it elsewhere"
+            )
+
+
 def _refuse_stranger(tree: Path) -> None:
     """Root has no rights of others in a sandbox: it could neither write there nor use git."""
-    owner = tree.stat().st_uid
+    owner = tree.stat().st_uid if tree.exists() else 0
     if os.geteuid() == 0 and owner != 0:
         raise NoSandbox(f"{tree} belongs to user {owner}, and root may not write there from inside: run as that user")
 

@@ -1,12 +1,16 @@
 """What an agent in a sandbox sees."""
 
 import os
+import socket
+import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from untildone.errors import NoSandbox
 from untildone.sandbox.agents_view import Quarters, view
+from untildone.sandbox.bubblewrap import can_enclose, enclosed
 
 
 @pytest.fixture
@@ -60,3 +64,56 @@ def test_a_whole_home_is_not_lent(quarters: Quarters, place: str) -> None:
     wide = Quarters(around=quarters.around, home=quarters.home, writable=(folder,))
     with pytest.raises(NoSandbox, match="holds your home"):
         view(wide, {}, root=False, as_user=True)
+
+
+def test_programs_beside_downloads_and_logins_are_lent_alone(quarters: Quarters) -> None:
+    for file in (
+        ".cargo/bin/cargo",
+        ".cargo/credentials.toml",
+        ".cargo/registry/x",
+        ".pyenv/bin/pyenv",
+        ".pyenv/lib/x",
+    ):
+        (quarters.home / file).parent.mkdir(parents=True, exist_ok=True)
+        (quarters.home / file).touch(mode=0o755)
+    path = f"{quarters.home}/.cargo/bin:{quarters.home}/.pyenv/bin"
+    places = {mount.place for mount in view(quarters, {"PATH": path}, root=False, as_user=True).mounts}
+    assert {f"{quarters.home}/.cargo/bin", f"{quarters.home}/.pyenv"} <= places
+    assert f"{quarters.home}/.cargo" not in places
+
+
+def test_the_python_of_an_environment_in_the_folder_is_lent_and_nothing_that_is_none(quarters: Quarters) -> None:
+    python, secret = quarters.home / "uv" / "cpython" / "bin" / "python3", quarters.home / "secret" / "bin" / "python3"
+    for program in (python, secret):
+        program.parent.mkdir(parents=True)
+        program.touch(mode=0o755)
+    library = python.parent.parent / "lib" / "python3.12" / "os.py"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    for name, target in ((".venv", python), ("backend/venv", python), (".evil", secret)):
+        environment = quarters.writable[0] / name
+        (environment / "bin").mkdir(parents=True)
+        (environment / "bin" / "python").symlink_to(target)
+        (environment / "pyvenv.cfg").touch()
+    places = {mount.place for mount in view(quarters, {}, root=False, as_user=True).mounts}
+    assert str(python.parent.parent) in places
+    assert not any("secret" in place for place in places)
+
+
+def test_a_socket_of_a_program_outside_cannot_be_connected_to(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX) as service:
+        home, tools = Path(short), Path(short, "tools", "bin")
+        for folder in (tools, home / "project", home / "else"):
+            folder.mkdir(parents=True)
+        service.bind(f"{tools}/in.sock")
+        service.listen()
+        with socket.socket(socket.AF_UNIX) as hidden:
+            hidden.bind(f"{home}/else/out.sock")
+            quarters = Quarters(around=tmp_path / "around", home=home, writable=(home / "project",))
+            seen = view(quarters, {"PATH": str(tools)}, root=False, as_user=os.geteuid() != 0 or can_enclose().as_user)
+        sockets = {mount.place: mount.source for mount in seen.mounts if mount.place.endswith(".sock")}
+        assert sockets == {f"{tools}/in.sock": "/dev/null"}
+        knock = f"import socket; socket.socket(socket.AF_UNIX).connect('{tools}/in.sock')"
+        argv = [*enclosed(seen), "--", "/usr/bin/python3", "-c", knock]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        assert "ConnectionRefusedError" in done.stderr

@@ -14,7 +14,8 @@ from untildone.errors import AgentError
 CREDENTIALS = ".credentials.json"
 SETTINGS = "settings.json"
 _STATE = ".claude.json"
-_INSTRUCTIONS = ("CLAUDE.md", "agents", "commands", "output-styles", "plugins", "rules", "skills")
+_INSTRUCTIONS = ("CLAUDE.md", "agents", "commands", "hooks", "output-styles", "plugins", "rules", "skills")
+_MEMORY = "memory"
 _FOLDER = "claude"
 
 Lent = tuple[tuple[Path, Path, bool], ...]
@@ -47,7 +48,8 @@ def lodge(lodging: Lodging, access: ModelAccess, settings: Mapping[str, Any]) ->
     """Make it ready; returns source, place and whether it may be written.
 
     What Claude Code writes for itself goes with the sandbox. Its transcripts of this folder are where they always
-    are: from them costs are found out, and conversations gone on with.
+    are: from them costs are found out, and conversations gone on with. What it remembers of the project is a copy:
+    otherwise an agent could tell things to the user's next session.
     """
     own = lodging.around / _FOLDER
     transcripts = lodging.config_dir / PROJECTS / project_name(lodging.cwd)
@@ -57,17 +59,27 @@ def lodge(lodging: Lodging, access: ModelAccess, settings: Mapping[str, Any]) ->
         for folder in (own, state.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         transcripts.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.lexists(own / _MEMORY):
+            _copy(transcripts / _MEMORY, own / _MEMORY)
         _write_anew(own / SETTINGS, settings_inside(settings))
         if not os.path.lexists(state):
             _write_anew(state, {"hasCompletedOnboarding": True, "projects": {lodging.cwd: trusted}})
     except OSError as trouble:
         raise AgentError(f"cannot make {own} ready for Claude Code: {trouble.strerror or trouble}") from trouble
     lent = [(own, lodging.config_dir, True), (transcripts, transcripts, True)]
+    lent.append((own / _MEMORY, transcripts / _MEMORY, True))
     lent += [(place, place, False) for name in _INSTRUCTIONS if (place := lodging.config_dir / name).exists()]
     login = lodging.config_dir / CREDENTIALS
     if access.kind == "login" and login.exists():
         lent.append((login, login, True))
     return tuple(lent)
+
+
+def _copy(notes: Path, to: Path) -> None:
+    to.mkdir(mode=0o700)
+    for file in notes.glob("*.md"):
+        if file.is_file() and not file.is_symlink():
+            (to / file.name).write_bytes(file.read_bytes())
 
 
 def _write_anew(path: Path, content: Mapping[str, Any]) -> None:

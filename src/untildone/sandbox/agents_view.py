@@ -8,7 +8,7 @@ from pathlib import Path
 
 from untildone.core.dataclass import dataclass
 from untildone.errors import NoSandbox, WorkspaceError
-from untildone.sandbox.toolchains import Surroundings, toolchains
+from untildone.sandbox.toolchains import BINS, MIXED, Surroundings, interpreters, toolchains
 from untildone.sandbox.view import TEMPORARY, Mount, View
 
 _PUBLIC = ("bin", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "snap", "usr")
@@ -58,6 +58,7 @@ def view(quarters: Quarters, env: Mapping[str, str], *, root: bool, as_user: boo
         mounts[str(fixed)] = kept if fixed.exists() else Mount(place=str(fixed), kind="empty")
     for source, seen_at, may_write in quarters.lent:
         mounts[str(seen_at)] = Mount(place=str(seen_at), kind="write" if may_write else "read", source=str(source))
+    mounts |= {place: Mount(place=place, kind="read", source=_NOTHING) for place in _sockets(mounts)}
     return View(mounts=tuple(mounts.values()), whole_system=False, network=False, root=root, as_user=as_user)
 
 
@@ -65,7 +66,12 @@ def _tools(quarters: Quarters, env: Mapping[str, str], around: Surroundings) -> 
     if quarters.of_image:
         sources = {program: os.path.realpath(program) for program in quarters.programs}
     else:
-        sources = {str(place): str(place) for place in toolchains(_naming_folders(env), quarters.programs, around)}
+        programs = (*quarters.programs, *interpreters(quarters.writable))
+        found = toolchains(_naming_folders(env), programs, around)
+        # The rest of those is the agent's own: what it downloads can be written, and no login lies there.
+        mixed = [place / name for place in found if place.name in MIXED for name in BINS]
+        lent = [*(place for place in found if place.name not in MIXED), *filter(Path.exists, mixed)]
+        sources = {str(place): str(place) for place in lent}
     return [Mount(place=place, kind="read", source=source) for place, source in sources.items()]
 
 
@@ -89,6 +95,28 @@ def _system() -> Iterator[Mount]:
             yield Mount(place=str(secret), kind="empty")
         else:
             yield Mount(place=str(secret), kind="read", source=_NOTHING)
+
+
+def _sockets(seen: Mapping[str, Mount]) -> list[str]:
+    """Sockets of programs outside in what is seen: to connect to one is possible even where nothing can be written."""
+    with suppress(OSError):
+        lines = Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()[1:]
+        bound = dict.fromkeys(words[7] for line in lines if len(words := line.split(" ", 7)) > 7)  # noqa: PLR2004
+        return [place for path in bound for place in _seen_at(path.strip(), seen) if stat.S_ISSOCK(_mode(path.strip()))]
+    return []
+
+
+def _seen_at(path: str, seen: Mapping[str, Mount]) -> list[str]:
+    """Where something of this machine is seen."""
+    sources = ((one.source, place) for place, one in seen.items() if one.kind in {"read", "write"})
+    return [place + path[len(source) :] for source, place in sources if path == source or path.startswith(f"{source}/")]
+
+
+def _mode(path: str) -> int:
+    try:
+        return os.lstat(path).st_mode
+    except OSError:
+        return 0
 
 
 def _secrets(folder: Path) -> Iterator[Path]:

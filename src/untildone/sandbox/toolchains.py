@@ -13,6 +13,8 @@ BINS = frozenset({"bin", ".bin", "sbin", "shims", "Scripts"})
 _LIBRARIES = ("lib", "lib64")
 _BESIDE = {".cargo": ".rustup"}
 """A toolchain whose programs are in another one: rustup keeps links in cargo's folder that only look like programs."""
+MIXED = frozenset({".cargo", ".bun", ".deno", "go"})
+"""Folders in which a tool keeps what it downloads, and logins, beside programs."""
 _PRIVATE = (".ssh", ".aws", ".config", ".gnupg", ".kube", ".docker", ".netrc")
 _AGENTS = ".claude"
 OUTPUT = ("CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR")
@@ -77,6 +79,31 @@ def toolchains(env: Mapping[str, str], programs: Iterable[str], around: Surround
         for target in linked_from(real):
             waiting += _of_program(target, around)
     return [place for place in found if not any(place.is_relative_to(other) for other in found if other != place)]
+
+
+def interpreters(trees: Iterable[Path]) -> list[str]:
+    """The Pythons that virtual environments in these trees come from, such as uv's, which no PATH leads to.
+
+    What a tree names may be anything: only what is a Python, with its own library beside it, is returned.
+    """
+    found: dict[str, None] = {}
+    for place in (place for tree in trees for place in (*_folders(tree), *_folders_below(tree))):
+        program = Path(os.path.realpath(place / "bin" / "python"))
+        if (place / "pyvenv.cfg").is_file() and any(program.parent.parent.glob("lib/python3*/os.py")):
+            found[str(program)] = None
+    return list(found)
+
+
+def _folders_below(tree: Path) -> Iterator[Path]:
+    for place in _folders(tree):
+        if not place.name.startswith(".") and place.name != "node_modules":
+            yield from _folders(place)
+
+
+def _folders(place: Path) -> list[Path]:
+    with suppress(OSError), os.scandir(place) as entries:
+        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return []
 
 
 def lent_from_trees(env: Mapping[str, str], trees: Collection[Path]) -> list[Path]:
