@@ -49,7 +49,11 @@ POLICY = Policy(max_iterations=10, max_cost_usd=5.0, max_duration=300.0)
 @click.option("--act", "acts", metavar="NAME", multiple=True, help="With --night: only this act. Repeatable.")
 @click.option("--escape", is_flag=True, help="What an agent can reach from each sandbox, by trying.")
 @click.option(
-    "--sandbox", "kinds", type=click.Choice(KINDS), multiple=True, help="With --escape: only this. Repeatable."
+    "--sandbox",
+    "kinds",
+    type=click.Choice(KINDS),
+    multiple=True,
+    help="Where the agent works. With --escape: only this one; repeatable.",
 )
 @click.option("--keep", is_flag=True, help="Keep the scratch repository and say where it is.")
 @click.option("--claude", metavar="PROGRAM", help="The claude program. [the one on PATH, else the bundled one]")
@@ -63,16 +67,18 @@ def rehearse(*, model_only: bool, port: int, scenario: str | None, **rest: Any) 
         return _serve(scenario, port)
     if rest["acts"] and not rest["night"]:
         raise UsageError("--act names an act of the night: say --night too")
-    if rest["kinds"] and not rest["escape"]:
-        raise UsageError("--sandbox names a sandbox to try to get out of: say --escape too")
+    kinds = rest["kinds"]
+    if not rest["escape"] and (rest["night"] or len(kinds) > 1) and kinds:
+        raise UsageError("--sandbox is for the rehearsal, where it names one, and for --escape")
     output = Output(verbose=rest["verbose"], quiet=rest["quiet"], json=rest["as_json"], advice=False)
     with ending_in_order(), scratch_folder(keep=rest["keep"]) as scratch:
         try:
             if rest["escape"]:
-                return escape(scratch, rest["kinds"] or KINDS, rest["claude"], output)
+                return escape(scratch, kinds or KINDS, rest["claude"], output)
             if rest["night"]:
                 return night(scratch, folder_of(None), rest["acts"], rest["claude"], output, keep=rest["keep"])
-            return foreground(_rehearse(scratch, scenario, rest["claude"], output, keep=rest["keep"]))
+            options = AgentOptions(claude=rest["claude"], **({"sandbox": kinds[0]} if kinds else {}))
+            return foreground(_rehearse(scratch, scenario, options, output, keep=rest["keep"]))
         finally:
             with undisturbed():
                 clear_the_stage(scratch / "home")
@@ -94,7 +100,7 @@ def _scenario(wanted: str | None) -> Scenario:
     return load_scenario(Path(wanted)) if "/" in wanted or wanted.endswith(".toml") else shipped_scenario(wanted)
 
 
-async def _rehearse(scratch: Path, scenario: str | None, claude: str | None, output: Output, *, keep: bool) -> int:
+async def _rehearse(scratch: Path, scenario: str | None, options: AgentOptions, output: Output, *, keep: bool) -> int:
     folder, home, store = scratch / "thermo", scratch / "home", scratch / "state"
     home.mkdir()
     make_scratch_repository(folder)
@@ -103,7 +109,7 @@ async def _rehearse(scratch: Path, scenario: str | None, claude: str | None, out
         cwd=str(folder.resolve()),
         name="rehearsal",
         contract=Contract(checks=commands(*story().checks)),
-        options=AgentOptions(claude=claude),
+        options=options,
     )
     run_id = wiring.new_run_id()
     with ScriptedModel(_scenario(scenario)) as model:
