@@ -54,16 +54,28 @@ class Box:
     access: ModelAccess
     around: Path
     """A folder of its own: its home lies there, and what is handed to the agent. A run that goes on finds it again."""
+    tree: Path
+    """The working tree that the agent's folder is in, or this folder itself."""
     repository: AgentsRepository | None = None
     """What the agent has in place of the user's repository; None: its folder is in no repository."""
+
+    def leave(self) -> None:
+        """Nothing runs inside any more: what was only made for something to be seen there goes."""
+        if self.repository is None:
+            with suppress(OSError):  # it is not empty, or not there
+                (self.tree / ".git").rmdir()
 
     async def make_repository(self) -> None:
         """To be done before anything is started inside."""
         if self.repository is not None:
             self.repository.runs(self.spawner.words, self.env)
-            inside = Inside(words=self.words_of_ours, env=self.env, repository=self.repository)
             real = await public_repository(self.repository.top)
-            await self.repository.ready(replace(real, keeping=Keeping(inside=inside)))
+            await self.repository.ready(replace(real, keeping=Keeping(inside=self.inside())))
+
+    def inside(self, readers: Sequence["Box"] = ()) -> Inside:
+        """Where git runs what an agent may have written. `readers`: the boxes of those that only look."""
+        others = tuple(box.repository for box in readers if box.repository is not None)
+        return Inside(words=self.words_of_ours, env=self.env, repository=self.repository, readers=others)
 
     def words_of_ours(self, folder: str) -> tuple[str, ...]:
         """What goes before a command of ours that may run what the agent wrote."""
@@ -140,6 +152,7 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
     repository = _repository(lodger, tree)
     if not os.path.lexists(lodger.around):
         _settle_git(lodger.around / "home")
+    plain = _place_of_git(lodger, tree) if repository is None else ()
 
     def look(cwd: str) -> View:
         lodging = Lodging(
@@ -149,7 +162,7 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
             around=lodger.around,
             is_named="CLAUDE_CONFIG_DIR" in lodger.env,
         )
-        git = () if repository is None else repository.mounts(may_write=not lodger.is_reader)
+        git = plain if repository is None else repository.mounts(may_write=not lodger.is_reader)
         return _view(lodger, kind, tree, (*lodge(lodging, access, settings), *git))
 
     env = {**environment_inside(lodger.env, access, port=PORT, passed=options.pass_env), **lodger.remote.env}
@@ -157,7 +170,9 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
     if kind in ENGINES:
         env = _without_places(env, look(lodger.spec.cwd)) | more
     spawner = BoxedSpawner(host, walls, table_for(options, access, lodger.remote), _bounds(lodger))
-    return Box(kind=kind, spawner=spawner, env=env, access=access, around=lodger.around, repository=repository)
+    return Box(
+        kind=kind, spawner=spawner, env=env, access=access, around=lodger.around, tree=tree, repository=repository
+    )
 
 
 def _walls(kind: str, lodger: Lodger, host: HostSpawner, look: Callable[[str], View]) -> tuple[Walls, dict[str, str]]:
@@ -189,10 +204,23 @@ def _without_places(env: Mapping[str, str], seen: View) -> dict[str, str]:
 
 
 def _repository(lodger: Lodger, tree: Path) -> AgentsRepository | None:
+    if (tree / ".git").is_symlink():
+        raise NoSandbox(f"{tree / '.git'} is a link, which an agent could replace: put the repository itself there")
     if not is_repository(tree):
         return None
     keep = f"{refs_of(lodger.run_id)}/agent"
     return AgentsRepository(tree, lodger.around / "git", run_id=lodger.run_id, keep=keep)
+
+
+def _place_of_git(lodger: Lodger, tree: Path) -> Lent:
+    """In a folder without a repository, one that the agent makes stays inside: git outside would obey its settings."""
+    mark, own = tree / ".git", lodger.around / "git"
+    if lodger.is_reader:
+        return ()
+    if mark.is_file():
+        return ((mark, mark, False),)
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return ((own, mark, True),)
 
 
 def _bounds(lodger: Lodger) -> Bounds:
@@ -244,6 +272,7 @@ async def opened(boxes: Sequence[Box], journal: Journal, notes: WireNotes) -> As
 
     async with AsyncExitStack() as doors:
         for box in boxes:
+            doors.callback(box.leave)
             await box.make_repository()
             watcher = Watcher(asked=notes.request, refused=refused, exceeded=exceeded)
             await doors.enter_async_context(box.spawner.open(watcher))

@@ -244,7 +244,6 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
     from untildone.agents.last_words import ClaudeLedger
     from untildone.boxes import find_remote
     from untildone.engine.parts import Parts
-    from untildone.git.repository import Inside
     from untildone.git.repository import Keeping as GitKeeping
     from untildone.git.workspace import open_workspace
     from untildone.notify.opening import open_notifiers
@@ -263,7 +262,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
     crew.remote = await find_remote(spec, around.env)
     agent, reviewer = crew.worker(), crew.reviewer()
     at_work = crew.work_box
-    inside = Inside(words=at_work.words_of_ours, env=at_work.env, repository=at_work.repository) if at_work else None
+    inside = at_work.inside([box for box in crew.boxes if box is not at_work]) if at_work else None
     of_git = GitKeeping(marks=tuple(marks.items()), behind=guard, withheld=withheld, inside=inside)
     workspace = await open_workspace(spec, run_id=run_id, private=around.state_dir / "folders", keeping=of_git)
     rooms = workspace.rooms(around.state_dir / ROOMS)

@@ -1,6 +1,7 @@
 """The sandbox of an agent as it is put together: what is lent is settled before an agent can have a say."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,20 @@ def test_what_git_is_told_is_not_written_again_where_the_agent_has_been(lodger: 
     (home / ".gitconfig").symlink_to(target)
     words(lodger)
     assert not target.exists()
+
+
+def test_a_repository_that_the_agent_makes_in_a_plain_folder_stays_inside(lodger: Lodger) -> None:
+    box = box_for(lodger, HostSpawner())
+    script = "git init -q . && git config core.fsmonitor /x && git rev-parse --git-dir"
+    done = subprocess.run(
+        [*box.spawner.words(lodger.spec.cwd), "sh", "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ".git\n"
+    box.leave()
+    assert not Path(lodger.spec.cwd, ".git").exists()
+
+
+def test_a_link_in_the_place_of_git_is_refused(lodger: Lodger) -> None:
+    Path(lodger.spec.cwd, ".git").symlink_to(lodger.env["HOME"])
+    with pytest.raises(NoSandbox, match="is a link"):
+        box_for(lodger, HostSpawner())

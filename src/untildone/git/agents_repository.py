@@ -56,7 +56,7 @@ _OWN_SCOPES = frozenset({"local", "worktree"})
 # How files are stored and compared: words and places, and nothing that is started.
 _PLAIN = re.compile(
     r"core\.(autocrlf|eol|safecrlf|filemode|ignorecase|precomposeunicode|symlinks|excludesfile|attributesfile|"
-    r"sparsecheckout|sparsecheckoutcone|checkstat|trustctime)|extensions\.objectformat"
+    r"sparsecheckout|sparsecheckoutcone|checkstat|trustctime)|extensions\.(objectformat|refstorage)"
 )
 _BORROWED = ("objects", "refs", "packed-refs", "reftable", "shallow", "info")
 _LONGEST_HEAD = 4096
@@ -84,6 +84,8 @@ else
 fi && if [ -n "$2" ]; then g read-tree --reset "$2"; else g read-tree --empty; fi
 """
 
+_BRANCHES = f"{_GIT}g for-each-ref --count=200 --format='%(objectname) %(refname)' refs/heads refs/tags refs/stash\n"
+
 Lent = tuple[Path, Path, bool]
 """Source, place, and whether it may be written."""
 
@@ -110,6 +112,10 @@ class _Seen:
     """Branches that the agent may move."""
 
 
+class Refused(WorkspaceError):
+    """What the agent committed does not leave the sandbox: it can put that right."""
+
+
 class AgentsRepository:
     """One folder for each agent; it outlives the driver, so that a resumed run finds what the agent left."""
 
@@ -132,6 +138,7 @@ class AgentsRepository:
         self._stamps: tuple[object, ...] = ()
         self.plain: dict[str, str] = {}
         """Variables with which git outside knows no settings but ours: whatever it looks at, it starts nothing."""
+        self._refused: tuple[tuple[object, ...], str] | None = None
         self._has_filters = False
         self.hooks = str(self._place / "hooks")
         """Where the hooks are that the user's repository names, as git is told inside."""
@@ -248,13 +255,20 @@ class AgentsRepository:
 
     # --- following it ----------------------------------------------------------------------------
 
-    async def follow(self, real: "Repository") -> None:
-        """Bring both repositories together; where nothing was committed, nothing is started for it."""
+    async def follow(self, real: "Repository", *, strict: bool = False) -> None:
+        """Bring both repositories together; where nothing was committed, nothing is started for it.
+
+        What is refused stays where it is, and the user's repository as it was; with `strict`, Refused says why.
+        """
         assert self._seen is not None, "a repository that was not made"
         if not self._stamps:
             await self._renew_refs(real, but=self._seen.theirs.branch)
         stamps = self._looked(real)
         if stamps == self._stamps:
+            return
+        if self._refused is not None and self._refused[0] == stamps:
+            if strict:
+                raise Refused(self._refused[1])
             return
         told = await self._tell()
         if told is None:
@@ -267,7 +281,12 @@ class AgentsRepository:
         ):
             await self._bring_in(real, ours)
         else:
-            await self._bring_out(real, there, pack)
+            try:
+                await self._bring_out(real, there, pack)
+            except Refused as refusal:
+                self._refused = (stamps, str(refusal))
+                if strict:
+                    raise
 
     async def bring_out(self, real: "Repository") -> None:
         """Take what the loop has committed or checked out there; what it checked out, the agent may commit to."""
@@ -308,6 +327,25 @@ class AgentsRepository:
         await _unpack(real, (await self._run(_PACK, wanted, *(f"^{one}" for one in but if one))).out)
         return wanted
 
+    async def renew(self, real: "Repository") -> None:
+        """For an agent that only reads: it has checked out what the user's repository has."""
+        if self._seen is not None and self._looked(real)[:1] != self._stamps[:1]:
+            await self._bring_in(real, await head_of(real))
+
+    async def keep_branches(self, real: "Repository") -> None:
+        """Keep what the agent committed beside the branch it works on, before its repository goes."""
+        if self._seen is None:
+            return
+        told = await self._run(_BRANCHES)
+        known = await _refs(real)
+        rows = (line.split(" ", 1) for line in os.fsdecode(told.out).split("\n") if " " in line)
+        own = {name: commit for commit, name in rows if _COMMIT.fullmatch(commit) and known.get(name) != commit}
+        for name, commit in own.items():
+            with suppress(WorkspaceError):  # a name or an object that git refuses
+                await self.take(real, commit, self._seen.theirs.commit)
+                ref = f"{self._keep}/{name.removeprefix('refs/')}"
+                await real.git(*_NO_HOOKS, "update-ref", "--end-of-options", ref, commit)
+
     async def bring_refs_in(self, real: "Repository") -> None:
         """Let it know the refs of the user's repository, before anything is switched there."""
         if self._seen is not None:
@@ -326,7 +364,7 @@ class AgentsRepository:
         return False
 
     async def _set_aside(self, real: "Repository", there: Head) -> None:
-        name = f"{self._keep}/{there.branch or 'detached'}"
+        name = f"{self._keep}/heads/{there.branch}" if there.branch else f"{self._keep}/detached"
         done = await real.git(*_NO_HOOKS, "update-ref", name, there.commit or "", check=False)
         if done.code:
             raise WorkspaceError(f"git cannot keep what the agent committed as {name}: {first_line(done.err)}")
@@ -368,7 +406,7 @@ class AgentsRepository:
 
     async def _refuse_bad_name(self, real: "Repository", branch: str) -> None:
         if (await real.git("check-ref-format", "--branch", branch, check=False)).code:
-            raise WorkspaceError(f"the agent is on a branch that git does not allow: {one_line(branch, 80)}")
+            raise Refused(f"the agent is on a branch that git does not allow: {one_line(branch, 80)}")
 
     async def _refuse_new_repositories(self, real: "Repository", before: str | None, commit: str) -> None:
         """A repository inside the repository has settings of its own, which `git status` outside obeys."""
@@ -380,10 +418,11 @@ class AgentsRepository:
         told_more = await real.git(*log, commit, "--not", "--all", "--")
         new = {path for path in (*_new_links(told.out), *_new_links(told_more.out)) if real.top / path not in known}
         if new:
-            names = ", ".join(one_line(path, 80) for path in sorted(new)[:3])
-            raise WorkspaceError(
-                f"the agent committed a repository inside the repository ({names}), which does not leave the sandbox: "
-                "commit its files instead, or add it yourself as a submodule"
+            names = " ".join(one_line(path, 80) for path in sorted(new)[:3])
+            undo = f"`git reset --soft {before[:10]}` and " if before else ""
+            raise Refused(
+                f"there is a commit with a repository inside the repository ({names}), which does not leave the "
+                f"sandbox: {undo}`git rm -r -q -f --cached {names}` take it out again"
             )
 
     async def _bring_in(self, real: "Repository", ours: Head) -> None:
@@ -503,7 +542,7 @@ async def _unpack(real: "Repository", pack: bytes) -> None:
     args = ("unpack-objects", "-q", "--strict", bound) if count < _UNPACKED else kept
     done = await real.git(*args, stdin=pack, check=False, timeout=COMMIT_TIMEOUT)
     if done.code:
-        raise WorkspaceError(f"what the agent committed cannot be taken over: {first_line(done.err)}")
+        raise Refused(f"what the agent committed cannot be taken over: {first_line(done.err)}")
 
 
 async def _branch(real: "Repository", branch: str) -> tuple[str, Path | None]:

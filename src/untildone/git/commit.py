@@ -112,6 +112,7 @@ async def commit_all(
     agents = repository.agents
 
     async def stage_and_commit() -> tuple[str, GitResult]:
+        await repository.follow_agents()
         with disk_trouble("cannot keep a copy of the index"), _index_kept(agents.index):
             missed = await add_all(agents, leave_out=leave_out)
             await _refuse_secrets(agents, let_pass)

@@ -43,6 +43,18 @@ def switched_off(names: Iterable[str]) -> tuple[str, ...]:
     )
 
 
+def leads_into(command: str, top: Path) -> bool:
+    """Whether a filter runs something that lies in a tree."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return True
+    found = shutil.which(words[0]) if words else None
+    places = [Path(os.path.realpath(top / part)) for word in words for part in word.split()]
+    places += [Path(os.path.realpath(found))] if found else []
+    return any(place.is_relative_to(top) and os.path.lexists(place) for place in places)
+
+
 def is_pointer(path: bytes) -> bool:
     """Whether a file is the stand-in that git-lfs keeps in commits."""
     try:

@@ -62,6 +62,8 @@ class Inside:
     env: Mapping[str, str]
     repository: AgentsRepository | None = None
     """What the agent has in place of the user's repository; None: its folder is in no repository."""
+    readers: tuple[AgentsRepository, ...] = ()
+    """The same of agents that only read."""
 
 
 UNKEPT = Keeping()
@@ -116,9 +118,19 @@ class Repository:
         return replace(found, branch=copy.there.branch, head=copy.there.commit)
 
     async def follow_agents(self) -> None:
-        """Take over what was committed in the agent's repository, where it has one of its own."""
+        """Take over what was committed in the agent's repository. WorkspaceError when that is refused."""
         if self.agents is not self:
-            await _agents(self.keeping).bring_out(self)
+            await _agents(self.keeping).follow(self, strict=True)
+
+    async def renew_readers(self) -> None:
+        """Let agents that only read have checked out what is checked out here."""
+        for reader in self.keeping.inside.readers if self.keeping.inside else ():
+            await reader.renew(self)
+
+    async def keep_agents_branches(self) -> None:
+        """Keep what the agent committed to branches of its own."""
+        if self.agents is not self:
+            await _agents(self.keeping).keep_branches(self)
 
     async def taken(self, wanted: str, *but: str | None) -> str:
         """An object that was written in the agent's repository, and is in this one now as well."""

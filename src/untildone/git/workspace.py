@@ -14,6 +14,7 @@ from untildone.errors import DirtyWorkspace, GitLocked, WorkspaceError
 from untildone.git.branch import Origin, Place, forget_merged, origins_of, settle_on_branch, take_back_unused
 from untildone.git.commit import Committed, clean_message, commit_all, find_identity
 from untildone.git.exclude import set_excluded
+from untildone.git.filters import leads_into
 from untildone.git.folder import GitFolder, committable
 from untildone.git.history import made_between
 from untildone.git.home import Home, elsewhere_line, find_home, go_back_to, go_to_base, move_in, still_home
@@ -46,6 +47,9 @@ SNAPSHOT_FILES = 50
 async def open_workspace(spec: RunSpec, *, run_id: str, private: Path, keeping: Keeping = UNKEPT) -> "GitWorkspace":
     """The workspace of a run; `private` is where the history of plain folders is kept."""
     repository = await open_repository(Path(spec.cwd), private=private)
+    if keeping.inside is not None:  # a filter that is a file of the tree is the agent's to write
+        trusted = frozenset(one for one in repository.filters if not leads_into(one[1], repository.top))
+        repository = replace(repository, filters=trusted)
     return GitWorkspace(spec, run_id=run_id, repository=replace(repository, keeping=keeping))
 
 
@@ -176,6 +180,7 @@ class GitWorkspace(GitFolder):
     async def leave(self, *, landed: bool = False) -> str:
         """Remember what lies there uncommitted; go to the branch that a visit found, or where the work has landed."""
         line = await self._leave_branch(landed=landed)
+        await self._repository.keep_agents_branches()
         return "; ".join(filter(None, (*self._cleared(), line)))
 
     async def _leave_branch(self, *, landed: bool) -> str:
@@ -214,6 +219,7 @@ class GitWorkspace(GitFolder):
     async def look(self) -> Sight:
         """The tree, the commit to examine, and whether what is checked out is the run's work: with one git call."""
         status = await self._status()
+        await self._repository.renew_readers()
         tree = self._remember(status, await self._stamps(status))
         is_home = self._home is None or await still_home(self._repository, status, self._home) is not None
         elsewhere = "" if is_home or self._home is None else elsewhere_line(status, self._home)
