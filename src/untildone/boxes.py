@@ -41,6 +41,15 @@ from untildone.store.leftovers import BOXES
 _MOST_HOSTS = 50
 _FILES = "files"
 _OWN = "UNTILDONE_"
+_AUTHORITIES = (
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_FILE",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "PIP_CERT",
+)
+"""Variables that name a file with certificates to trust: no secret, and needed in networks that read what passes."""
 _OF_THE_USER = r"^(user\.(name|email)|core\.(autocrlf|eol)|init\.defaultbranch)$"
 
 
@@ -56,6 +65,8 @@ class Box:
     """A folder of its own: its home lies there, and what is handed to the agent. A run that goes on finds it again."""
     tree: Path
     """The working tree that the agent's folder is in, or this folder itself."""
+    login: Path | None = None
+    """The user's login, if that is lent."""
     repository: AgentsRepository | None = None
     """What the agent has in place of the user's repository; None: its folder is in no repository."""
 
@@ -85,6 +96,15 @@ class Box:
     def files(self) -> Path:
         """A folder for files that are handed to the agent."""
         return self.around / _FILES
+
+    def lent_login(self) -> tuple[int, int] | None:
+        """Which file the user's login is: a program that runs keeps the one it was started with."""
+        if self.login is None:
+            return None
+        with suppress(OSError):
+            found = self.login.stat()
+            return found.st_dev, found.st_ino
+        return None
 
     @property
     def note(self) -> str:
@@ -170,8 +190,16 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
     if kind in ENGINES:
         env = _without_places(env, look(lodger.spec.cwd)) | more
     spawner = BoxedSpawner(host, walls, table_for(options, access, lodger.remote), _bounds(lodger))
+    login = config_dir / CREDENTIALS if access.kind == "login" else None
     return Box(
-        kind=kind, spawner=spawner, env=env, access=access, around=lodger.around, tree=tree, repository=repository
+        kind=kind,
+        spawner=spawner,
+        env=env,
+        access=access,
+        around=lodger.around,
+        login=login,
+        tree=tree,
+        repository=repository,
     )
 
 
@@ -293,7 +321,8 @@ async def _told(journal: Journal, event: Event) -> None:
 def _view(lodger: Lodger, kind: str, tree: Path, lent: Lent) -> View:
     options = lodger.spec.options
     more = tuple(Path(os.path.realpath(place)) for place in options.add_dirs)
-    given = tuple(Path(one) for one in options.mcp_config if os.path.isfile(one))  # noqa: PTH113 - may be no path
+    named = (*options.mcp_config, *(lodger.env.get(name, "") for name in _AUTHORITIES))
+    given = tuple(Path(one) for one in named if os.path.isfile(one))  # noqa: PTH113 - may be no path
     files = lodger.around / _FILES
     files.mkdir(mode=0o700, parents=True, exist_ok=True)
     quarters = Quarters(

@@ -524,6 +524,7 @@ class _Crew:
             reviewing=reviewing,
             tasks=_task_command(spec, env),
             files=files,
+            fixed=(lambda: None) if box is None else box.lent_login,
         )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,11 +47,12 @@ class ClaudeSdk:
         reviewing: bool = False,
         files: Path | None = None,
         tasks: TaskCommand | None = None,
+        fixed: Callable[[], object] = lambda: None,
     ) -> None:
         """A reviewer has no tool that writes, and ends with a verdict instead of a report.
 
         `tasks`: what the tools for tasks do, if the options ask for them. `files`: where what is handed to the agent
-        lies.
+        lies. `fixed`: what a process keeps from its start on; a new one is started when it is not the same any more.
         """
         self._options = options
         self._spawner = spawner
@@ -65,6 +66,7 @@ class ClaudeSdk:
         self._reviewing = reviewing
         self._tasks = tasks if options.task_tools and not reviewing else None
         self._private = PrivateFiles(env, "review" if reviewing else "work", files)
+        self._fixed, self._fixed_then = fixed, fixed()
         self._warm: WarmClaude | None = None
         self._model: str | None = None
         """The one the process we have was started with."""
@@ -157,6 +159,7 @@ class ClaudeSdk:
             and warm.reminders.rules == order.rules
             and order.resume_session in (None, warm.session_id)
             and self._model == self._model_for(order)
+            and self._fixed_then == self._fixed()
             and _fence_fits(warm.budget_usd, order.budget_usd)
         ):
             return warm
@@ -168,7 +171,7 @@ class ClaudeSdk:
         return order.model or self._options.model
 
     async def _spawn(self, order: Order) -> WarmClaude:
-        self._model = self._model_for(order)
+        self._model, self._fixed_then = self._model_for(order), self._fixed()
         self._private.remove()
         given = self._private.in_place_of(self._options.mcp_config)
         tools = (*(() if self._reviewing else (json.dumps(MCP_CONFIG),)), *given)
