@@ -23,6 +23,7 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 [containers]
 cgroupns = "host"
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
 """
 
 
@@ -67,7 +68,8 @@ class Daemon:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
-        (self.folder / "pid").unlink(missing_ok=True)
+        for file in ("pid", "exec/containerd/containerd.pid"):
+            (self.folder / file).unlink(missing_ok=True)
 
     def stop(self) -> None:
         assert self._process is not None

@@ -1,8 +1,10 @@
 """One suite for all sandboxes: the same promises about programs, and behind walls one way out."""
 
 import asyncio
+import json
 import os
 import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -10,17 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from containers_kit import IMAGE, Daemon, Engine, docker_engine, podman_engine
+from containers_kit import IMAGE, Engine, docker_engine, podman_engine
 from patience import PATIENCE
 from sandbox.test_host import FAMILY, eventually, feed, living
 from untildone.core.door import Refused, Table
 from untildone.core.policy import ENGINES
-from untildone.errors import AgentError
+from untildone.errors import AgentError, NoSandbox
 from untildone.ports import Sandbox, Watcher
 from untildone.sandbox.agents_view import Quarters, view
 from untildone.sandbox.boxed import BoxedSpawner
 from untildone.sandbox.bubblewrap import Bubblewrap, can_enclose
-from untildone.sandbox.containers import Containers, find_engine
+from untildone.sandbox.containers import DEFAULT_IMAGE, Containers, find_engine, require_image
+from untildone.sandbox.containers import Engine as FoundEngine
 from untildone.sandbox.host import HostSpawner
 from untildone.sandbox.view import View
 from untildone.sandbox.walls import Walls
@@ -39,20 +42,24 @@ class Box:
         self.folder, self._tmp = tmp / "home" / "project", tmp
         self.folder.mkdir(parents=True)
         self.refused: list[Refused] = []
-        self._engine = engine
+        self.engine = engine
         self._host = HostSpawner()
         self.env = ENV | {"HOME": str(tmp / "home")}
         self.sandbox: Sandbox = self._host if kind == "host" else BoxedSpawner(self._host, self.walls(), Table())
 
     def walls(self, *needs: str) -> Walls:
-        if self._engine is None:
+        if self.engine is None:
             probe = can_enclose()
             return Bubblewrap(self._host, lambda _: self._view(as_user=probe.as_user), program=probe.program)
-        found = find_engine(self._engine.kind, {**ENV, **self._engine.env})
         return Containers(
             self._host, lambda _: self._view(of_image=True),
-            engine=found, image=IMAGE, name=f"test-{self._tmp.name}", folder=str(self.folder), needs=needs or ("git",),
+            engine=self.found(), image=IMAGE, name=f"test-{self._tmp.name}", folder=str(self.folder),
+            needs=needs or ("git",),
         )  # fmt: skip
+
+    def found(self) -> FoundEngine:
+        assert self.engine is not None
+        return find_engine(self.engine.kind, {**ENV, **self.engine.env})
 
     def _view(self, *, as_user: bool = False, of_image: bool = False) -> View:
         around, home = self._tmp / "around", self._tmp / "home"
@@ -86,8 +93,8 @@ class Box:
 
 
 @pytest.fixture(scope="session")
-def docker() -> Iterator[tuple[Engine, Daemon]]:
-    with docker_engine() as engine:
+def docker() -> Iterator[Engine]:
+    with docker_engine() as (engine, _):
         yield engine
 
 
@@ -100,7 +107,7 @@ def podman() -> Iterator[Engine]:
 @pytest.fixture
 def box(request: pytest.FixtureRequest, tmp_path: Path) -> Box:
     engine = request.getfixturevalue(request.param) if request.param in ENGINES else None
-    return Box(request.param, tmp_path, engine[0] if isinstance(engine, tuple) else engine)
+    return Box(request.param, tmp_path, engine)
 
 
 on_all = pytest.mark.parametrize("box", ["host", *WALLED], indirect=True)
@@ -170,3 +177,81 @@ async def test_bubblewrap_that_cannot_start_says_why(tmp_path: Path) -> None:
     async with box.open():
         with pytest.raises(AgentError, match="the sandbox did not start: bwrap: Unknown option --no-such-option"):
             await box.run("true")
+
+
+# --- containers ------------------------------------------------------------------------------------------
+
+in_containers = pytest.mark.parametrize("box", SOAKED, indirect=True)
+ALONE = """
+import asyncio, json, sys
+from pathlib import Path
+from containers_kit import Engine
+from sandbox.test_sandboxes import Box
+
+async def main(kind, env, folder):
+    box = Box(kind, Path(folder), Engine(kind, env))
+    async with box.open():
+        ask = "curl -s -m 20 -x http://127.0.0.1:8484 http://unknown.example/"
+        print((await box.run("sh", "-c", ask))[1].decode())
+
+asyncio.run(main(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]))
+"""
+
+
+@in_containers
+async def test_nothing_is_left_of_it_and_what_a_dead_driver_left_goes(box: Box) -> None:
+    assert box.engine is not None
+    namespace, gone = Path("/proc/self/ns/pid").readlink(), str(uuid.uuid4())
+    for name, driver in (("dead", f"{namespace} {os.getpid()} 1"), ("elsewhere", f"pid:[1] {os.getpid()} 1")):
+        labels = (f"--label=untildone.driver={driver}", "--label=untildone.box=another")
+        box.engine("run", "-d", "--rm", "--network=none", *labels, f"--name={name}-{gone}", IMAGE, "sleep", "1000")
+    async with box.open():
+        there = box.engine.containers()
+        assert f"dead-{gone}" not in there
+        assert f"elsewhere-{gone}" in there
+        assert len(there) == 2
+        await box.sandbox.spawn(["sleep", "1000"], cwd=str(box.folder), env=box.env, stdin="null")
+        assert len(box.engine.containers()) == 3
+    assert box.engine.containers() == [f"elsewhere-{gone}"]
+    box.engine("rm", "--force", f"elsewhere-{gone}")
+
+
+@pytest.mark.soak
+async def test_it_goes_on_when_the_engine_was_killed(tmp_path: Path) -> None:
+    with docker_engine() as (engine, daemon):
+        box = Box("docker", tmp_path, engine)
+        async with box.open() as sandbox:
+            process = await sandbox.spawn(["cat"], cwd=str(box.folder), env=box.env)
+            daemon.kill()
+            await asyncio.wait_for(process.wait(), PATIENCE)
+            await process.end()
+            with pytest.raises(AgentError):
+                await box.run("true")
+            daemon.start()
+            assert await box.run("echo", "again") == (0, b"again\n", "")
+        assert engine.containers() == []
+
+
+@in_containers
+async def test_what_an_image_lacks_is_said(box: Box) -> None:
+    box.sandbox = BoxedSpawner(HostSpawner(), box.walls("git", "no-such-program", "/no/such/loader"), Table())
+    with pytest.raises(NoSandbox, match="it has no no-such-program; it has no /no/such/loader: it must have the C lib"):
+        async with box.open():
+            pass
+    with pytest.raises(NoSandbox, match="has no image localhost:1/none and cannot fetch it"):
+        require_image(box.found(), "localhost:1/none")
+    with pytest.raises(NoSandbox, match="make one with `untildone image build`, name one with --image"):
+        require_image(box.found(), DEFAULT_IMAGE)
+
+
+@pytest.mark.parametrize("box", SOAKED[:1], indirect=True)  # podman takes such a root for an ordinary user
+def test_the_door_is_opened_without_the_right_to_enter_a_network(box: Box) -> None:
+    assert box.engine is not None
+    tests = str(Path(__file__).parent.parent)
+    (box.folder.parent.parent / "alone").mkdir()
+    given = (box.engine.kind, json.dumps(box.engine.env), str(box.folder.parent.parent / "alone"))
+    done = subprocess.run(
+        ["setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", ALONE, *given],
+        env={**os.environ, "PYTHONPATH": tests}, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert "unknown.example:80 cannot be reached from inside" in done.stdout, done.stderr

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,6 +44,7 @@ _FAILED = 125
 _ANSWER_PATIENCE = 20.0
 _START_PATIENCE = 60.0
 _PULL_PATIENCE = 1800.0
+_END_PATIENCE = 3.0
 _REMOVE_PATIENCE = 30.0
 _GLANCE = 0.02
 _SAID = 300
@@ -155,12 +157,10 @@ class Containers:
         folder: str,
         needs: Sequence[str] = ("git",),
         bounds: Bounds | None = None,
-        at_once: bool = True,
     ) -> None:
         """`name` tells this sandbox from all others; in `folder` the loop's own commands work.
 
-        `needs` are programs and files that the image must have; `bounds` what each container may use. `at_once`: what
-        cannot work is told before anything is started inside.
+        `needs` are programs and files that the image must have; `bounds` what each container may use.
         """
         self._host = host
         self._look = look
@@ -170,7 +170,6 @@ class Containers:
         self._folder = folder
         self._needs = needs
         self._bounds = bounds or Bounds()
-        self._at_once = at_once
         self._holder: HostProcess | None = None
         self._make_door: MakeDoor | None = None
         self._close: Close = lambda: None
@@ -182,13 +181,14 @@ class Containers:
         self._make_door = make_door
         await asyncio.to_thread(self._sweep, _is_left_behind)
         try:
-            if self._at_once:
-                await self._hold()
+            await self._hold()
             yield
         finally:
             self._close()
             if self._holder is not None:
                 await self._holder.close_stdin()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._holder.wait(), _END_PATIENCE)
                 await self._holder.end()
             await asyncio.shield(asyncio.to_thread(self._sweep, lambda _: False))
 
@@ -196,9 +196,7 @@ class Containers:
         self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"]
     ) -> HostProcess:
         """sandbox.Walls."""
-        async with self._holding:
-            if self._holder is None or not self._holder.family():
-                await self._hold()  # the engine was started anew, or somebody removed it
+        await self._hold_again()
         name = f"{self._name}-{secrets.token_hex(3)}"
         own = self._engine.env
         named = [f"--env={one}" for one in env if one not in own or one == "HOME"]
@@ -237,6 +235,17 @@ class Containers:
             *(word for mount in seen for word in ("--mount", _words_of_mount(mount))),
         )  # fmt: skip
 
+    async def _hold_again(self) -> None:
+        """The engine may have been started anew, or somebody removed the container."""
+        async with self._holding:
+            if self._holder is not None and self._holder.family():
+                return
+            try:
+                await asyncio.to_thread(self._sweep, lambda _: False)
+                await self._hold()
+            except NoSandbox as trouble:
+                raise AgentError(str(trouble)) from trouble
+
     async def _hold(self) -> None:
         """Start what holds the network, and open the door in it."""
         assert self._make_door is not None, "a sandbox without a door"
@@ -267,11 +276,8 @@ class Containers:
 
         That one sees this machine read-only and runs nothing but what is installed here.
         """
-        try:
+        with contextlib.suppress(AgentError):
             return listening_in(pid)
-        except AgentError:
-            if os.geteuid() == 0:
-                raise
         with tempfile.TemporaryDirectory(prefix="untildone-") as folder, socket.socket(socket.AF_UNIX) as meeting:
             place = f"{folder}/door"
             meeting.bind(place)
@@ -305,17 +311,21 @@ class Containers:
 
     def _sweep(self, is_left: Callable[[str], bool]) -> None:
         """Remove what is left of this sandbox, and containers of whose driver this is said."""
-        listing = "{{.ID}}"
+        ends_at = time.monotonic() + _REMOVE_PATIENCE
         with contextlib.suppress(subprocess.TimeoutExpired):
-            found = self._engine.ask("ps", "--all", f"--filter=label={_DRIVER}", "--format", listing).stdout.split()
-            if not found:
-                return
-            labels = f'{{{{.Id}}}} {{{{index .Config.Labels "{_BOX}"}}}} {{{{index .Config.Labels "{_DRIVER}"}}}}'
-            lines = self._engine.ask("inspect", "--type=container", "--format", labels, *found).stdout.splitlines()
-            split = [line.split(" ", 2) for line in lines]
-            gone = [number for number, box, driver in split if box == self._name or is_left(driver)]
-            if gone:
-                self._engine.ask("rm", "--force", "--volumes", *gone, timeout=_REMOVE_PATIENCE)
+            # One that ends by itself meanwhile cannot be removed, and may be there for a moment.
+            while (left := self._left(is_left)) and time.monotonic() < ends_at:
+                self._engine.ask("kill", *left)  # podman would first ask them to end, and wait
+                self._engine.ask("rm", "--force", "--volumes", *left, timeout=_REMOVE_PATIENCE)
+
+    def _left(self, is_left: Callable[[str], bool]) -> list[str]:
+        found = self._engine.ask("ps", "--all", f"--filter=label={_DRIVER}", "--format", "{{.ID}}").stdout.split()
+        if not found:
+            return []
+        labels = f'{{{{.Id}}}} {{{{index .Config.Labels "{_BOX}"}}}} {{{{index .Config.Labels "{_DRIVER}"}}}}'
+        lines = self._engine.ask("inspect", "--type=container", "--format", labels, *found).stdout.splitlines()
+        split = [line.split(" ", 2) for line in lines]
+        return [number for number, box, driver in split if box == self._name or is_left(driver)]
 
 
 def make_places(mounts: Sequence[Mount]) -> None:
