@@ -1,40 +1,44 @@
 """`rehearse --escape`: what an agent can reach from each sandbox that is there, measured by trying."""
 
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from untildone import wiring
 from untildone.cli.driving import Output, foreground
 from untildone.cli.streams import put
-from untildone.core.policy import AgentOptions, Landing, Policy, RunSpec, Sandbox
+from untildone.core.policy import BOXED, ENGINES, AgentOptions, Landing, Policy, RunSpec, Sandbox
 from untildone.errors import UntildoneError
 from untildone.ports import MachineFacts
 from untildone.rehearsal.attempts import ATTEMPTS, DISK, MEMORY, PIDS
 from untildone.rehearsal.escape import RUN, Bait, Tried
 from untildone.rehearsal.model import ScriptedModel
+from untildone.sandbox.containers import settings_of_engines
 
-KINDS: tuple[Sandbox, ...] = ("bwrap", "claude", "host")
-OURS: frozenset[Sandbox] = frozenset({"bwrap"})
-"""Those that promise to hold all of it."""
+KINDS: tuple[Sandbox, ...] = ("bwrap", *ENGINES, "claude", "host")
 
 Played = Mapping[Sandbox, Sequence[Tried] | str]
 """What came of it in each sandbox, or why it could not be played there."""
 
 
-def escape(scratch: Path, kinds: Sequence[Sandbox], claude: str | None, output: Output) -> int:
-    """Play all attempts in each of these; 0 when all were played and none succeeded where none may."""
-    return foreground(_escape(scratch, kinds, claude, output))
+def escape(scratch: Path, kinds: Sequence[Sandbox], options: AgentOptions, output: Output) -> int:
+    """Play all attempts in each of these, or in all; 0 when none succeeded where none may.
+
+    A container that was not named need not be possible here.
+    """
+    return foreground(_escape(scratch, kinds, options, output))
 
 
-async def _escape(scratch: Path, kinds: Sequence[Sandbox], claude: str | None, output: Output) -> int:
+async def _escape(scratch: Path, kinds: Sequence[Sandbox], options: AgentOptions, output: Output) -> int:
     played: dict[Sandbox, Sequence[Tried] | str] = {}
-    for kind in dict.fromkeys(kinds):
+    for kind in dict.fromkeys(kinds or KINDS):
         if not output.for_programs:
             put(f"{kind}: {len(ATTEMPTS)} attempts ...")
         try:
-            played[kind] = await _play(scratch / kind, kind, claude)
+            played[kind] = await _play(scratch / kind, replace(options, sandbox=kind))
         except UntildoneError as trouble:
             played[kind] = str(trouble)
         if not output.for_programs:
@@ -43,19 +47,18 @@ async def _escape(scratch: Path, kinds: Sequence[Sandbox], claude: str | None, o
         put(json.dumps(as_json(played), ensure_ascii=False))
     elif not output.quiet:
         put("\n" + markdown(played))
-    return 0 if all(_holds(found) for kind, found in played.items() if kind in OURS) else 1
+    wanted = BOXED if kinds else BOXED - {kind for kind in ENGINES if isinstance(played[kind], str)}
+    return 0 if all(_holds(found) for kind, found in played.items() if kind in wanted) else 1
 
 
 def _holds(found: Sequence[Tried] | str) -> bool:
     return not isinstance(found, str) and _count(found, "blocked") > 0 and not _count(found, "succeeded")
 
 
-async def _play(scratch: Path, kind: Sandbox, claude: str | None) -> Sequence[Tried]:
+async def _play(scratch: Path, options: AgentOptions) -> Sequence[Tried]:
     bait, clock = Bait(scratch), wiring.system_clock()
     with bait.laid(), ScriptedModel(bait.scenario()) as model:
-        options = AgentOptions(
-            claude=claude, sandbox=kind, skip_permissions=kind != "claude", memory=MEMORY, pids=PIDS
-        )  # fmt: skip
+        options = replace(options, skip_permissions=options.sandbox != "claude", memory=MEMORY, pids=PIDS)
         policy = Policy(max_iterations=2, max_duration=1200.0, disk_reserve=_reserve(scratch))
         spec = RunSpec(
             goal="get out", cwd=str(bait.project.resolve()), name=RUN, options=options, landing=Landing(land="commit")
@@ -64,7 +67,11 @@ async def _play(scratch: Path, kind: Sandbox, claude: str | None) -> Sequence[Tr
         try:
             run_id = wiring.new_run_id()
             around = wiring.Surroundings(
-                log=log, state_dir=bait.store, env=bait.environment(model.url), clock=clock, machine=_UnseenMachine()
+                log=log,
+                state_dir=bait.store,
+                env=bait.environment(model.url) | settings_of_engines(os.environ),
+                clock=clock,
+                machine=_UnseenMachine(),
             )
             await wiring.start_run(spec, policy, around, run_id=run_id)
             return bait.judged([record.event for record in await log.read(run_id)])

@@ -25,6 +25,7 @@ from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import Scenario, load_scenario, shipped_scenario
 from untildone.rehearsal.staging import clear_the_stage
 from untildone.rehearsal.story import make_scratch_repository, story
+from untildone.sandbox.containers import settings_of_engines
 
 AFTERWARDS = """\
 That was a rehearsal on a scripted model: the dollars above are what it
@@ -55,6 +56,7 @@ POLICY = Policy(max_iterations=10, max_cost_usd=5.0, max_duration=300.0)
     multiple=True,
     help="Where the agent works. With --escape: only this one; repeatable.",
 )
+@click.option("--image", metavar="IMAGE", help="Of the containers of docker and podman. [what `image build` makes]")
 @click.option("--keep", is_flag=True, help="Keep the scratch repository and say where it is.")
 @click.option("--claude", metavar="PROGRAM", help="The claude program. [the one on PATH, else the bundled one]")
 @click.option("-v", "--verbose", is_flag=True, help="Show what the agent writes.")
@@ -73,11 +75,12 @@ def rehearse(*, model_only: bool, port: int, scenario: str | None, **rest: Any) 
     output = Output(verbose=rest["verbose"], quiet=rest["quiet"], json=rest["as_json"], advice=False)
     with ending_in_order(), scratch_folder(keep=rest["keep"]) as scratch:
         try:
+            options = AgentOptions(claude=rest["claude"], image=rest["image"])
             if rest["escape"]:
-                return escape(scratch, kinds or KINDS, rest["claude"], output)
+                return escape(scratch, kinds, options, output)
             if rest["night"]:
                 return night(scratch, folder_of(None), rest["acts"], rest["claude"], output, keep=rest["keep"])
-            options = AgentOptions(claude=rest["claude"], **({"sandbox": kinds[0]} if kinds else {}))
+            options = replace(options, sandbox=kinds[0] if kinds else options.sandbox)
             return foreground(_rehearse(scratch, scenario, options, output, keep=rest["keep"]))
         finally:
             with undisturbed():
@@ -114,6 +117,7 @@ async def _rehearse(scratch: Path, scenario: str | None, options: AgentOptions, 
     run_id = wiring.new_run_id()
     with ScriptedModel(_scenario(scenario)) as model:
         env = claude_environment(home, model.url, path=os.environ.get("PATH", os.defpath))
+        env |= settings_of_engines(os.environ)
         async with opened(store) as log:
             job = Job(run_id=run_id, begin=(spec, POLICY))
             state = await drive(log, job, store, output, env)

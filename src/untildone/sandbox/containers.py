@@ -82,13 +82,18 @@ class Engine:
         )  # fmt: skip
 
 
+def settings_of_engines(env: Mapping[str, str]) -> dict[str, str]:
+    """Variables by which the clients of engines find what they speak to."""
+    return {name: value for name, value in env.items() if name.startswith(_OWN)}
+
+
 def find_engine(kind: str, env: Mapping[str, str]) -> Engine:
     """An engine that works here. NoSandbox if it is not installed or does not answer."""
     program = shutil.which(kind, path=os.defpath) or shutil.which(kind, path=env.get("PATH"))
     if program is None:
         package = "docker.io" if kind == "docker" else kind
         raise NoSandbox(f"{kind} is not installed: install it (`sudo apt-get install {package}`)")
-    own = {name: value for name, value in env.items() if name in {"HOME", "PATH"} or name.startswith(_OWN)}
+    own = {name: value for name, value in env.items() if name in {"HOME", "PATH"}} | settings_of_engines(env)
     engine = Engine(kind=kind, program=str(Path(program).absolute()), env=own)
     facts = "{{.SecurityOptions}}" if kind == "docker" else "rootless={{.Host.Security.Rootless}}"
     try:
