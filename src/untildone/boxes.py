@@ -27,6 +27,7 @@ from untildone.git.credentials import login_for, remote_address
 from untildone.git.discard import discard
 from untildone.git.repository import Inside, Keeping, is_repository, public_repository
 from untildone.git.snapshot import refs_of
+from untildone.git.ssh_agent import LentAgent, lend_agent, ssh_host
 from untildone.ports import Sandbox, Watcher
 from untildone.sandbox.agents_view import Quarters, view
 from untildone.sandbox.bounds import Bounds, memory_bound
@@ -186,6 +187,7 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
         return _view(lodger, kind, tree, (*lodge(lodging, access, settings), *git))
 
     env = {**environment_inside(lodger.env, access, port=PORT, passed=options.pass_env), **lodger.remote.env}
+    env |= _ssh_agent(lodger).env
     walls, more = _walls(kind, lodger, host, look)
     if kind in ENGINES:
         env = _without_places(env, look(lodger.spec.cwd)) | more
@@ -264,7 +266,8 @@ async def find_remote(spec: RunSpec, env: Mapping[str, str]) -> RemoteAccess:
     if not wanted_kinds(spec.options) or spec.options.network == "none" or not is_repository(top):
         return RemoteAccess()
     address = await remote_address(top, spec.landing.remote)
-    access = RemoteAccess()
+    by_ssh = ssh_host(address) if spec.options.ssh_agent else ""
+    access = RemoteAccess(hosts=(by_ssh,) if by_ssh else ())
     if address.startswith(("http://", "https://")) and (plain := without_login(address)):
         access = git_access(plain, login_in(address) or await login_for(top, plain), publishes=publishes)
     found = await find_forge(spec.landing, address, env)
@@ -274,7 +277,7 @@ async def find_remote(spec: RunSpec, env: Mapping[str, str]) -> RemoteAccess:
 def table_for(options: AgentOptions, access: ModelAccess, remote: RemoteAccess) -> Table:
     """Everything that leads out."""
     presets = REGISTRIES if options.network == "registries" else ()
-    rules = (*host_rules((*presets, *options.allow_hosts)), *host_rules(access.hosts))
+    rules = (*host_rules((*presets, *options.allow_hosts)), *host_rules((*access.hosts, *remote.hosts)))
     return Table(ways=(*([access.way] if access.way else []), *remote.ways), rules=rules, network=options.network)
 
 
@@ -318,6 +321,13 @@ async def _told(journal: Journal, event: Event) -> None:
         await journal.tell(event)
 
 
+def _ssh_agent(lodger: Lodger) -> LentAgent:
+    """The user's, if that is to be lent; a reader of work has no use for it."""
+    if not lodger.spec.options.ssh_agent or lodger.is_reader:
+        return LentAgent(lent=(), env={})
+    return lend_agent(lodger.env, home=_home(lodger.env), files=lodger.around / _FILES, port=PORT)
+
+
 def _view(lodger: Lodger, kind: str, tree: Path, lent: Lent) -> View:
     options = lodger.spec.options
     more = tuple(Path(os.path.realpath(place)) for place in options.add_dirs)
@@ -330,7 +340,7 @@ def _view(lodger: Lodger, kind: str, tree: Path, lent: Lent) -> View:
         home=_home(lodger.env),
         writable=() if lodger.is_reader else (tree, *more),
         fixed=(tree, *more) if lodger.is_reader else tuple(git for one in more if (git := one / ".git").exists()),
-        lent=(*lent, (files, files, False), *((place, place, False) for place in given)),
+        lent=(*lent, (files, files, False), *_ssh_agent(lodger).lent, *((place, place, False) for place in given)),
         own=lodger.own,
         programs=(lodger.claude,),
         of_image=kind in ENGINES,

@@ -1,6 +1,9 @@
 """On the real Claude Code in a sandbox: git and the forge of the run's own remote, with no login inside."""
 
+import os
+import socketserver
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +12,7 @@ import pytest
 
 from e2e.git_server import GitServer, git_server
 from e2e.kit import Stage, finished, staged, working
+from patience import eventually
 from untildone.rehearsal.github import ScriptedGitHub
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
@@ -106,3 +110,61 @@ def test_it_pushes_without_a_login_where_the_user_allows_git_push(tmp_path: Path
         bare = tmp_path / "served" / "acme" / "widget.git"
         assert git("rev-parse", "attempt", cwd=bare) == stage.git("rev-parse", "HEAD")
         assert any("git-receive-pack" in path for path, _ in server.asked)
+
+
+class Greeter(socketserver.ThreadingTCPServer):
+    """Greets as a server of ssh does, and goes."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Greeting)
+        self.heard: list[bytes] = []
+
+
+class _Greeting(socketserver.StreamRequestHandler):
+    server: Greeter
+
+    def handle(self) -> None:
+        self.wfile.write(b"SSH-2.0-greeter\r\n")
+        self.server.heard.append(self.rfile.readline())
+
+
+@contextmanager
+def ssh_agent(folder: Path) -> Iterator[Path]:
+    """A real one, with a key in it."""
+    folder.mkdir()
+    place, key = folder / "socket", folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "of the user", "-f", key], check=True)
+    with subprocess.Popen(["ssh-agent", "-D", "-a", place], stdout=subprocess.DEVNULL) as agent:
+        try:
+            eventually(place.exists)
+            told = {"SSH_AUTH_SOCK": str(place), "PATH": os.environ["PATH"]}
+            subprocess.run(["ssh-add", "-q", key], check=True, env=told, capture_output=True)
+            key.unlink()
+            yield place
+        finally:
+            agent.terminate()
+
+
+@pytest.mark.parametrize("is_lent", [True, False])
+def test_the_ssh_agent_is_lent_only_if_the_user_says_so(tmp_path: Path, *, is_lent: bool) -> None:
+    tries = bash("exec > tried.txt 2>&1; ssh-add -l; git fetch origin; true")
+    scenario = Scenario(name="ssh", iterations=((tries, Reply(text=working())), (Reply(text=finished()),)))
+    with staged(tmp_path, scenario) as stage, ssh_agent(tmp_path / "ssh") as place, Greeter() as greeter:
+        threading.Thread(target=greeter.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        stage.env["SSH_AUTH_SOCK"] = str(place)
+        stage.git("remote", "add", "origin", f"ssh://git@127.0.0.1:{greeter.server_address[1]}/acme/widget.git")
+        result = stage.result_here(*RUN, "--allowed-tools", "Bash", *(["--ssh-agent"] if is_lent else []))
+        greeter.shutdown()
+        assert result["attempts"], result
+        said = (stage.repo / "tried.txt").read_text()
+        assert ("of the user (ED25519)" in said) == is_lent, said
+        assert bool(greeter.heard) == is_lent, said
+        assert all(line.startswith(b"SSH-2.0-OpenSSH") for line in greeter.heard)
+
+
+def test_without_an_ssh_agent_the_run_says_so_before_it_begins(tmp_path: Path) -> None:
+    with staged(tmp_path, Scenario(name="none")) as stage:
+        done = stage.here(*RUN, "--ssh-agent")
+        assert done.returncode == 2
+        assert "--ssh-agent needs an ssh-agent that runs, and SSH_AUTH_SOCK names none" in done.stderr
+        assert stage.here("ls", "--json").stdout.strip() == "[]"

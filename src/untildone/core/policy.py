@@ -173,6 +173,8 @@ class AgentOptions:
     """A host that an agent in a sandbox can reach: `NAME`, `*.NAME`, `NAME:PORT`, or a preset such as `pypi`."""
     pass_env: tuple[str, ...] = ()
     """A variable of yours that an agent in a sandbox gets. Keys and tokens are not passed on unless named."""
+    ssh_agent: bool = False
+    """Lend your ssh-agent to an agent in a sandbox: it can log in wherever your keys may, as long as the run lasts."""
     memory: int | None = None
     """How much memory everything in a sandbox may have together. None: four fifths of the machine's."""
     pids: int = 4096

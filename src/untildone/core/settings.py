@@ -173,6 +173,7 @@ SETTINGS: tuple[Setting, ...] = (
     _pick("options", "agent", "network", "--network", ("registries", "open", "none")),
     _setting("options", "agent", "allow_hosts", units.tools, "HOST", "--allow-host", repeatable=True),
     _setting("options", "agent", "pass_env", units.tools, "NAME", "--pass-env", repeatable=True),
+    _switch("options", "agent", "ssh_agent", ("--ssh-agent",), ("--no-ssh-agent",)),
     _setting("options", "agent", "memory", partial(units.size, least=1 << 28), "SIZE", "--memory"),
     _setting("options", "agent", "pids", units.whole, "N", "--pids"),
     _switch("options", "agent", "task_tools", ("--task-tools",), ("--no-task-tools",)),

@@ -22,9 +22,12 @@ class RemoteAccess:
 
     ways: tuple[Way, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    hosts: tuple[str, ...] = ()
+    """What may be connected to: by ssh, where the user's ssh-agent is lent."""
 
     def __or__(self, other: "RemoteAccess") -> "RemoteAccess":
-        return RemoteAccess(ways=(*self.ways, *other.ways), env={**self.env, **other.env})
+        hosts = (*self.hosts, *other.hosts)
+        return RemoteAccess(ways=(*self.ways, *other.ways), env={**self.env, **other.env}, hosts=hosts)
 
 
 def may_publish(spec: RunSpec) -> bool:

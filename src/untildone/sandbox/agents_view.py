@@ -58,7 +58,10 @@ def view(quarters: Quarters, env: Mapping[str, str], *, root: bool, as_user: boo
         mounts[str(fixed)] = kept if fixed.exists() else Mount(place=str(fixed), kind="empty")
     for source, seen_at, may_write in quarters.lent:
         mounts[str(seen_at)] = Mount(place=str(seen_at), kind="write" if may_write else "read", source=str(source))
-    mounts |= {place: Mount(place=place, kind="read", source=_NOTHING) for place in _sockets(mounts)}
+    named = {str(seen_at) for _, seen_at, _ in quarters.lent}
+    mounts |= {
+        place: Mount(place=place, kind="read", source=_NOTHING) for place in _sockets(mounts) if place not in named
+    }
     return View(mounts=tuple(mounts.values()), whole_system=False, network=False, root=root, as_user=as_user)
 
 
