@@ -1,20 +1,36 @@
 """An agent in a sandbox against the same on the host, and a request through the door against one without it."""
 
 import asyncio
+import json
 import socket
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from statistics import median
 
 import httpx2
 
 from result import Figure, Result, ratio
 from stage import Stage, open_stage, our_loop
+from untildone.agents.wire_notes import WireNotes
 from untildone.core.door import Table, model_way
 from untildone.ports import Watcher
 from untildone.sandbox.door import Door
 
 GATE = 1.1
+STREAM = b"".join(
+    b"data: %s\n\n" % json.dumps(event).encode()
+    for event in (
+        {
+            "type": "message_start",
+            "message": {"type": "message", "id": "m", "model": "x", "usage": {"input_tokens": 9}},
+        },
+        *({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "word " * 12}} for _ in range(40)),
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}},
+        {"type": "message_stop"},
+    )
+)
 REPLY = 0.1
 """Seconds the model takes for a reply."""
 
@@ -58,13 +74,17 @@ async def _requests(count: int) -> tuple[list[float], list[float]]:
                 )
                 await reader.readexactly(length)
                 await asyncio.sleep(REPLY)
-                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(STREAM)
+                )
+                writer.write(STREAM)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             writer.close()
 
     server = await asyncio.start_server(model, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    watcher = Watcher(asked=lambda: lambda _: None, refused=lambda _: None)
+    folder = tempfile.TemporaryDirectory(prefix="untildone-bench-")
+    watcher = Watcher(asked=WireNotes(Path(folder.name) / "run.wire").request, refused=lambda _: None)
     listening = socket.create_server(("127.0.0.1", 0))
     inside = f"http://127.0.0.1:{listening.getsockname()[1]}"
     body = {"text": "x" * 47_000}
@@ -79,6 +99,7 @@ async def _requests(count: int) -> tuple[list[float], list[float]]:
             return lambda: client.post(f"{base}/v1/messages", json=body)
 
         found = [[await _timed(asking(base)) for base in (inside, url)] for _ in range(count + 1)]
+    folder.cleanup()
     return [one[0] for one in found[1:]], [one[1] for one in found[1:]]
 
 
