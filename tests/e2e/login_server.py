@@ -77,7 +77,9 @@ class _Handler(BaseHTTPRequestHandler):
             reply = model.getresponse()
             data = reply.read()
         self.send_response(reply.status)
-        self.send_header("Content-Type", reply.getheader("Content-Type", ""))
+        for name, value in reply.getheaders():
+            if name.lower() not in {"transfer-encoding", "content-length", "connection"}:
+                self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

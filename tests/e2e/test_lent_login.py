@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from e2e.kit import PATIENCE, Stage, finished, staged
+from e2e.kit import PATIENCE, Stage, finished
 from e2e.login_server import RENEWED, LoginServer, login_server
+from e2e.trouble_kit import UsedUpModel
+from untildone.rehearsal.model import ScriptedModel
 from untildone.rehearsal.scenario import Reply, Scenario
 
 pytestmark = [
@@ -30,9 +32,12 @@ RUN = ("run", "live on a subscription", "-m", "4", "--name", "lent", "--sandbox"
 
 
 @contextmanager
-def subscriber(tmp_path: Path, login: dict[str, Any]) -> Iterator[tuple[Stage, LoginServer, Path]]:
+def subscriber(
+    tmp_path: Path, login: dict[str, Any], model: ScriptedModel | None = None
+) -> Iterator[tuple[Stage, LoginServer, Path]]:
     """A user with a login and no key; where the names of Anthropic lead, for the loop alone."""
-    with staged(tmp_path, SCENARIO) as stage, login_server(tmp_path / "tls", stage.model.url) as server:
+    with model or ScriptedModel(SCENARIO) as served, login_server(tmp_path / "tls", served.url) as server:
+        stage = Stage(tmp_path, served)
         file = Path(stage.env["CLAUDE_CONFIG_DIR"]) / ".credentials.json"
         file.parent.mkdir(parents=True)
         write_anew(file, login)
@@ -87,3 +92,14 @@ def test_a_login_that_is_replaced_outside_is_used_from_the_next_iteration_on(tmp
         first, *later = messages(server)
         assert first == f"Bearer {LOGIN['accessToken']}"
         assert set(later) == {"Bearer sk-ant-oat01-another"}
+
+
+def test_a_usage_limit_is_waited_out(tmp_path: Path) -> None:
+    used_up = UsedUpModel(SCENARIO, seconds=3, refusal=Reply())
+    with subscriber(tmp_path, LOGIN | {"expiresAt": FAR}, used_up) as (stage, server, _):
+        result = run(stage, server)
+        assert (result["exit_reason"], result["rate_limit_hit"]) == ("completion_signal", True), result
+        failed = [event["event_data"] for event in stage.events("lent") if event["event_type"] == "iteration.failed"]
+        assert {event["error_type"] for event in failed} == {"usage_limit"}
+        assert used_up.answered is not None
+        assert used_up.answered >= used_up.over
