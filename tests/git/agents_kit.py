@@ -41,8 +41,13 @@ class Boxed:
         return (done.stdout + ("" if check else done.stderr)).strip()
 
 
-async def boxed(project: Project, state: Path, *, run_id: str = "r1", **changes: Any) -> Boxed:
-    """A driver that has made the agent's repository, or found the one of an earlier driver."""
+async def boxed(
+    project: Project, state: Path, *, run_id: str = "r1", first: tuple[str, ...] = (), **changes: Any
+) -> Boxed:
+    """A driver that has made the agent's repository, or found the one of an earlier driver.
+
+    `first`: what goes before every command that runs inside.
+    """
     around = state / "box"
     (around / "home").mkdir(parents=True, exist_ok=True)
     agents = AgentsRepository(project.path, around / "git", run_id=run_id, keep=f"refs/untildone/{run_id}/agent")
@@ -59,7 +64,7 @@ async def boxed(project: Project, state: Path, *, run_id: str = "r1", **changes:
         ]
         probe = can_enclose()
         view = View(mounts=tuple(mounts), whole_system=False, network=False, as_user=probe.as_user)
-        return (*enclosed(view, program=probe.program), "--chdir", folder, "--")
+        return (*first, *enclosed(view, program=probe.program), "--chdir", folder, "--")
 
     agents.runs(words, env)
     keeping = Keeping(inside=Inside(words=words, env=env, repository=agents))

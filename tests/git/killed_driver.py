@@ -7,10 +7,13 @@ counts down. How each of them ended is printed.
 import asyncio
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Literal
 
+from git.agents_kit import boxed
+from git.conftest import Project
 from untildone.core.policy import RunSpec
 from untildone.git.repository import open_repository
 from untildone.git.rewind import rewind
@@ -35,6 +38,18 @@ async def settle(folder: Path, private: Path) -> None:
     before = await workspace.observe()
     (folder / "work").write_text("work\n")
     await workspace.settle(before, iteration_num=1, message="the work")
+
+
+async def settle_inside(folder: Path, private: Path) -> None:
+    """The same with an agent in a sandbox, which commits something itself."""
+    counting = Path(str(shutil.which("git"))).with_name("inside")
+    arm()
+    one = await boxed(Project(folder), private, first=(str(counting),))
+    await one.workspace.prepare()
+    before = await one.workspace.observe()
+    commit = "git -c user.name=agent -c user.email=agent@x commit -q"
+    one.agent(f"echo mine > mine; git add mine; {commit} -m 'by the agent'; echo work > work")
+    await one.workspace.settle(before, iteration_num=1, message="the work")
 
 
 async def begin(folder: Path, private: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from git.agents_kit import boxed
 from patience import PATIENCE
 from untildone.git.repository import open_repository
 from untildone.git.rewind import rewind
@@ -21,7 +22,7 @@ from untildone.ports import Resumption, TreeState
 pytestmark = pytest.mark.anyio
 
 DRIVER = Path(__file__).parent / "killed_driver.py"
-MOST = 60
+MOST = 120
 """Git commands; more than any of these things needs."""
 
 
@@ -36,7 +37,11 @@ async def deadly(tmp_path):
         "[ $n -ne 0 ] || kill -9 $PPID\nexit $code\n"
     )
     shim.chmod(0o755)
-    env = {**os.environ, "PATH": f"{shim.parent}{os.pathsep}{os.environ['PATH']}"}
+    inside = shim.with_name("inside")
+    inside.write_text(shim.read_text().replace(f'"{real}" ', ""))
+    inside.chmod(0o755)
+    path = f"{shim.parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(DRIVER.parents[1])}
 
     driver = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -103,6 +108,22 @@ async def test_a_commit_is_made_once_wherever_the_driver_dies(repo, open_in, dea
         }, number  # fmt: skip
         assert list((copy.path / ".git").glob("*.lock")) == []
         assert copy.git("status", "--porcelain") == ""
+
+
+async def test_what_is_committed_in_a_sandbox_is_there_once_wherever_the_driver_dies(repo, deadly, private, stride):
+    start = TreeState(fingerprint="as the dead driver found it", head=repo.git("rev-parse", "HEAD"), branch="work")
+    async for number, copy, scratch in each_step(repo, deadly, "settle_inside", private, stride):
+        one = await boxed(copy, scratch)
+        await one.workspace.prepare(Resumption(broken_off=True))
+        if (copy.path / "work").exists():
+            settled = await one.workspace.settle(start, iteration_num=1, message="the work")
+            assert (settled.warning, settled.left) == ("", ()), number
+            assert commits(copy) == "first\nby the agent\nthe work", number
+            assert copy.git("rev-parse", "refs/untildone/r1/1") == copy.git("rev-parse", "HEAD") == settled.commit
+        assert copy.git("rev-parse", "HEAD") == one.agent("git rev-parse HEAD")
+        assert one.agent("git status --porcelain") == copy.git("status", "--porcelain") == "", number
+        assert copy.git("for-each-ref", "--format=%(refname)", "refs/untildone/r1/agent") == ""
+        assert list((copy.path / ".git").glob("*.lock")) == []
 
 
 async def test_a_branch_of_an_iteration_is_begun_once_wherever_the_driver_dies(repo, open_in, deadly, private, stride):
