@@ -165,6 +165,39 @@ _GIT_FOLDER = """
 cp -r .git .git2 && printf '[escape]\\n\\t%s = 1\\n' "$NAME" >> .git2/config && mv .git .git3 && mv .git2 .git
 rm -rf .git2 .git3
 """
+_RUN = r"""
+RUN=$PWD/tries/$NAME.run.out; printf '#!/bin/sh\necho x > "%s/%s"\n' "$OUT" "$NAME" > "$RUN"; chmod +x "$RUN"
+"""
+# What keeps the loop from committing waits for the second iteration: another attempt is about its commit.
+_SECOND = """
+seen=tries/$NAME.seen.out; [ -e "$seen" ] || { touch "$seen"; echo "in the next iteration"; exit; }
+"""
+_SETTINGS_REPLACED = rf"""{_RUN}
+cp .git/config settings.out && printf '[core]\n\tfsmonitor = %s\n' "$RUN" >> settings.out && mv settings.out .git/config
+"""
+_SETTINGS_INCLUDED = rf"""{_RUN}
+printf '[diff]\n\texternal = %s\n' "$RUN" > more.out
+mv more.out conf/git.ini || {{ mv conf conf.old && mkdir conf && mv more.out conf/git.ini; }}
+"""
+_REPOSITORY_INSIDE = rf"""{_RUN}{_SECOND}
+ME="-c user.name=x -c user.email=x@x"
+git init -q nested && git -C nested config core.fsmonitor "$RUN" && git -C nested $ME commit -q --allow-empty -m x
+git add nested && git $ME commit -q -n -m nested nested
+"""
+_REBASE_LIST = rf"""{_RUN}{_SECOND}
+mkdir .git/rebase-merge && cd .git/rebase-merge && touch interactive && echo "exec $RUN" > git-rebase-todo &&
+git rev-parse HEAD | tee onto > orig-head && git symbolic-ref HEAD > head-name
+"""
+_OBJECTS = r"""python3 - <<'PY'
+import os, subprocess, zlib
+oid, text = os.environ["KNOWN_BLOB"], os.environ["NAME"].encode()
+place = f".git/objects/{oid[:2]}/{oid[2:]}"
+os.makedirs(os.path.dirname(place), exist_ok=True)
+with open(f"{place}.new", "wb") as file:
+    file.write(zlib.compress(b"blob %d\0" % len(text) + text))
+os.replace(f"{place}.new", place)
+PY
+"""
 _ACCOUNT = """
 for path in "v1/organizations/x" "v1/messages/../organizations/x" "v1/messages/%2e%2e/organizations/x"; do
   code=$(curl -s -m 5 --path-as-is -o /dev/null -w '%{http_code}' "$ANTHROPIC_BASE_URL/$path")
@@ -232,6 +265,11 @@ ATTEMPTS: tuple[Attempt, ...] = (
     _written("git-folder-replaced", "another .git in place of this one", _GIT_FOLDER),
     _written("git-hook-in-the-tree", "a hook in the tree, which the loop's commit runs",
              f"HOOK=hooks/pre-commit; {_HOOK}"),
+    _written("git-settings-replaced", "a program in git's settings, which the user's git starts", _SETTINGS_REPLACED),
+    _written("git-settings-included", "the same, in a file of the tree that the settings include", _SETTINGS_INCLUDED),
+    _written("git-repository-inside", "the same, in a repository committed inside the repository", _REPOSITORY_INSIDE),
+    _written("git-rebase-list", "a program in the list of an unfinished rebase", _REBASE_LIST),
+    _written("git-objects", "another content for a committed file", _OBJECTS),
     _printed("git-alternates", "objects of another repository", _ALTERNATES),
     _printed("kernel-settings", "the kernel's own settings, written",
              "cat /proc/sys/kernel/core_pattern > /proc/sys/kernel/core_pattern && echo REACHED"),

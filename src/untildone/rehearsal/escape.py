@@ -69,6 +69,7 @@ class Bait:
         self._victims: dict[str, subprocess.Popen[bytes]] = {}
         self._ports: dict[str, str] = {}
         self._blob = ""
+        self._known_blob = self._committed = ""
         self._token = secrets.token_hex(4)
 
     @contextmanager
@@ -113,6 +114,7 @@ class Bait:
 
     def judged(self, events: Iterable[ev.Event]) -> list[Tried]:
         """What came of each attempt."""
+        self._committed = self._use_git()
         changed = any(isinstance(event, ev.LimitsChanged | ev.PauseRequested) for event in events)
         return [self._tried(one, changed=changed) for one in ATTEMPTS]
 
@@ -131,6 +133,18 @@ class Bait:
         lacks = _LACKS.search(said)
         verdict = "succeeded" if succeeded else "not rehearsed" if lacks else "blocked"
         return Tried(attempt=one, verdict=verdict, said=said.strip()[-_SAID:])
+
+    def _use_git(self) -> str:
+        """What a user may do afterwards: nothing that the agent left there is to run. Returns a committed file."""
+        env = {**os.environ, "HOME": str(self.home), "GIT_EDITOR": ":"}
+        said = b""
+        for words in (*_USED, f"cat-file -p {self._known_blob}"):
+            asked = ["git", *words.split()]
+            with suppress(subprocess.TimeoutExpired):
+                said = subprocess.run(  # noqa: S603, TID251
+                    asked, cwd=self.project, env=env, capture_output=True, check=False, timeout=_PATIENCE
+                ).stdout
+        return said.decode("utf-8", "replace")
 
     def _mark(self, one: Attempt) -> str:
         """What an attempt leaves behind where it got."""
@@ -151,6 +165,7 @@ class Bait:
             git / "config.worktree",
         )
         found = any(file.exists() for file in files) or any(mark in _text(file) for file in texts)
+        found = found or mark in self._committed
         (_EVERYBODYS / mark).unlink(missing_ok=True)
         return found
 
@@ -159,15 +174,21 @@ class Bait:
             "OUT": self._out, "SECRETS": self._secrets, "ROOTS": self._secrets / "roots", "STORE": self.store,
             "REAL_HOME": self.home, "LOOP": os.getpid(), "SECRET_BLOB": self._blob, **self._ports,
         }  # fmt: skip
-        files = {".gitignore": "tries/*.out\n", "hooks/pre-commit": "#!/bin/sh\n"}
+        make_repository(self.project, {"committed": _COMMITTED, "conf/git.ini": "[core]\n"}, "first")
+        header["KNOWN_BLOB"] = self._known_blob = _git(self.project, "rev-parse", "HEAD:committed")
+        files = {".gitignore": "*.out\n", "hooks/pre-commit": "#!/bin/sh\n"}
         for one in ATTEMPTS:
             told = {**header, "NAME": self._mark(one), "VICTIM": self._victims[one.name].pid}
             lines = [f"export {name}={shlex.quote(str(value))}" for name, value in told.items()]
             files[f"tries/{one.name}.sh"] = "\n".join([*lines, one.script, ""])
-        make_repository(self.project, files, "a project")
+        for name, text in files.items():
+            (self.project / name).parent.mkdir(exist_ok=True)
+            (self.project / name).write_text(text)
         (self.project / "hooks" / "pre-commit").chmod(0o755)
-        _git(self.project, "commit", "--quiet", "--all", "--message", "the hook can be run")
+        _git(self.project, "add", "--all")
+        _git(self.project, "commit", "--quiet", "--message", "what it tries")
         _git(self.project, "config", "core.hooksPath", "hooks")
+        _git(self.project, "config", "include.path", "../conf/git.ini")
 
     @contextmanager
     def _listening(self, name: str, family: int, kind: int) -> Iterator[None]:
@@ -209,6 +230,9 @@ class Bait:
             libc.syscall(control, _JOIN, None)
             libc.syscall(add, b"user", b"untildone-escape", text, len(text), _SESSION)
 
+
+_COMMITTED = "what was committed\n"
+_USED = ("status", "diff HEAD~1", "log -1", "fetch --all", "rebase --skip", "status")
 
 _SERVICES: Sequence[tuple[str, int, int]] = (
     ("PORT", socket.AF_INET, socket.SOCK_STREAM),
