@@ -239,7 +239,7 @@ class AgentsRepository:
                 (self.git_dir / folder).mkdir(parents=True)
             lent = "".join(f"{place}\n" for place in self._lent_objects())
             (self.git_dir / "objects" / "info" / "alternates").write_text(lent)
-            (self.git_dir / "config").write_bytes(await _settings(real))
+            (self.git_dir / "config").write_bytes(await _settings(real) + await _identity(real))
             (self.git_dir / "packed-refs").write_text(_listed(refs), "utf-8", "surrogateescape")
             for name, target in (await _symbolic_refs(real)).items():
                 (self.git_dir / name).parent.mkdir(parents=True, exist_ok=True)
@@ -591,6 +591,15 @@ async def _settings(real: "Repository", *, everywhere: bool = False) -> bytes:
             said = without_login(value) if name == "url" else value
             assigned = f'{name} = "{_escaped(said)}"' if "\n" in entry else name
             lines.append(f"[{title}]\n\t{assigned}\n")
+    return os.fsencode("".join(lines))
+
+
+async def _identity(real: "Repository") -> bytes:
+    """In whose name commits are made here, which may be said in a file that is only included for this folder."""
+    lines = []
+    for name in ("name", "email"):
+        said = await real.git("config", "--get", f"user.{name}", check=False)
+        lines += [f'[user]\n\t{name} = "{_escaped(said.text)}"\n'] if said.text else []
     return os.fsencode("".join(lines))
 
 

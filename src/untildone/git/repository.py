@@ -32,6 +32,8 @@ _KILLED_INSIDE = 128 + signal.SIGKILL
 """What a sandbox says of a program that was killed."""
 _TRIES = 4
 """Locks come and go while several programs use a repository."""
+_IDENTITY = tuple(f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL"))
+"""Variables that say in whose name a commit is made."""
 _TALK = frozenset({"fetch", "ls-remote", "push"})
 """Helpers of git may take the login from the environment."""
 
@@ -208,9 +210,15 @@ class Repository:
             await agents.bring_refs_in(self.real)
         hooks = () if NO_HOOKS[1] in args else ("-c", f"core.hooksPath={agents.hooks}")
         fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
+        named = {name: os.environ[name] for name in _IDENTITY if name in os.environ}
         return _Way(
             args=(*switched_off(self.missing_filters), *hooks, "-c", "commit.gpgSign=false", *args),
-            env={**fence, **dict(self.keeping.marks), **{name: agents.seen_at(value) for name, value in env.items()}},
+            env={
+                **fence,
+                **named,
+                **dict(self.keeping.marks),
+                **{name: agents.seen_at(value) for name, value in env.items()},
+            },
             base=inside.env,
             behind=await asyncio.to_thread(agents.behind, inside.words if dies_with_us else None),
             said=agents.told_outside,
