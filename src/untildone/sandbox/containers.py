@@ -38,7 +38,8 @@ _OWN = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "XDG_RUNTIME_DIR", "XDG_CONFIG_H
 """Beginnings of variables that steer an engine's client."""
 _MOST_OF_USER = 32768
 """Processes of the same user, inside and outside: an engine counts both."""
-_SHARED_MEMORY = "1g"
+_MARGIN = 1.25
+_SHARED_MEMORY = 1 << 30
 _FAILED = 125
 """With this status and the next two, a client says that the program was never started."""
 _ANSWER_PATIENCE = 20.0
@@ -228,14 +229,15 @@ class Containers:
 
     def _run(self, cwd: str, name: str, network: str) -> tuple[str, ...]:
         """The words that start a container, but for the image and the program."""
-        memory = min(self._bounds.memory, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        # The kernel ends whatever it likes: what the loop watches is a little less, and ends before that.
+        memory = min(int(self._bounds.memory * _MARGIN) + _SHARED_MEMORY, _memory_of_machine())
         seen = sorted(self._look(cwd).mounts, key=lambda one: len(Path(one.place).parts))
         make_places(seen)
         return (
             self._engine.program, "run", "--rm", "--interactive", "--init", f"--name={name}", network,
             f"--label={_BOX}={self._name}", f"--label={_DRIVER}={_this_process()}", *self._engine.flags,
             "--cap-drop=ALL", "--security-opt=no-new-privileges", "--security-opt=label=disable", "--read-only",
-            f"--pids-limit={self._bounds.pids}", f"--memory={memory}", f"--shm-size={_SHARED_MEMORY}",
+            f"--pids-limit={int(self._bounds.pids * _MARGIN)}", f"--memory={memory}", f"--shm-size={_SHARED_MEMORY}",
             "--log-driver=none", "--entrypoint=", "--tmpfs=/run:exec",
             *(word for mount in seen for word in ("--mount", _words_of_mount(mount))),
         )  # fmt: skip
@@ -388,6 +390,10 @@ def _words_of_mount(mount: Mount) -> str:
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow([*fields, f"target={mount.place}"])
     return line.getvalue()
+
+
+def _memory_of_machine() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _this_process() -> str:
