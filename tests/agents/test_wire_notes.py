@@ -1,6 +1,7 @@
 """What passes the door is written down, and read back by another loop."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from untildone.agents.wire_notes import WireNotes
@@ -32,26 +33,40 @@ def test_another_loop_finds_what_was_noted_up_to_the_kill(tmp_path: Path) -> Non
         ("msg_1", True, 20)
     ]
     assert abs((found.replies[0].cost_usd or 0) - PRICE) < 1e-12, "an hour's cache costs more"
-    assert [(reply.message_id, reply.cost_usd) for reply in found.begun] == [("msg_2", 30e-6)]
+    assert [(reply.message_id, reply.cost_usd) for reply in found.under_way] == [("msg_2", 30e-6)]
     assert found.unanswered == 1
     second.forget_all()
     assert (second.passed(), place.exists()) == (None, False)
+
+
+def known(notes: WireNotes) -> tuple[list[str], list[str], list[str]]:
+    """Ids of replies that are whole, cut off, and under way."""
+    found = notes.passed()
+    assert found is not None
+    whole, cut, under_way = found.replies, found.begun, found.under_way
+    return tuple([reply.message_id for reply in replies] for replies in (whole, cut, under_way))  # type: ignore[return-value, attr-defined]
 
 
 def test_what_was_shown_is_forgotten_and_what_is_under_way_stays(tmp_path: Path) -> None:
     notes = WireNotes(tmp_path / "run.wire")
     served, lasting = notes.request(), notes.request()
     lasting(BEGUN)
-    served(WireReply(status=200, message_id="msg_0", model="claude-sonnet-4-5", is_whole=True, is_over=True))
+    served(replace(WHOLE, message_id="msg_0"))
     notes.forget()
-    found = notes.passed()
-    assert found is not None, "nothing of it had been shown"
-    assert [reply.message_id for reply in found.replies] == ["msg_0"]
+    assert known(notes) == (["msg_0"], [], ["msg_1"]), "nothing of it had been shown"
     notes.forget()
+    served(replace(WHOLE, message_id="msg_0", is_over=True))
+    assert known(notes) == ([], [], ["msg_1"]), "it was booked before the connection was closed"
     lasting(WHOLE)
-    found = notes.passed()
-    assert found is not None
-    assert ([reply.message_id for reply in found.replies], found.begun) == (["msg_1"], ())
+    assert known(notes) == (["msg_1"], [], [])
+
+
+def test_a_reply_that_broke_off_is_told_from_one_under_way(tmp_path: Path) -> None:
+    notes = WireNotes(tmp_path / "run.wire")
+    notes.request()(replace(BEGUN, is_over=True))
+    assert known(notes) == ([], ["msg_1"], [])
+    notes.forget()
+    assert notes.passed() is None
 
 
 def test_an_error_is_known_until_a_reply_comes(tmp_path: Path) -> None:

@@ -35,7 +35,10 @@ class WireNotes:
         self._path = path
         self._file = -1
         self._count = 0
-        self._shown: set[str] = set()
+        self._shown: dict[str, WireReply] = {}
+        """What is settled of what `passed` returned last."""
+        self._forgotten: set[str] = set()
+        """Requests whose reply was whole when it was forgotten, and whose connection is open still."""
 
     def request(self) -> Callable[[WireReply], None]:
         """Note that a request is passed on; returns what is to be told whenever more is known of its answer."""
@@ -47,14 +50,16 @@ class WireNotes:
     def passed(self) -> Passed | None:
         """All that is noted; None if nothing is."""
         notes = self._read()
-        self._shown = {request for request, reply in notes.items() if reply.is_over}
+        self._shown = {request: reply for request, reply in notes.items() if reply.is_over or reply.is_whole}
         if not notes:
             return None
         answered = [reply for reply in notes.values() if reply.message_id]
+        cut = [reply for reply in answered if not reply.is_whole]
         last = next((reply for reply in reversed(notes.values()) if reply.status), WireReply())
         return Passed(
             replies=tuple(_whole(reply) for reply in answered if reply.is_whole),
-            begun=tuple(_begun(reply) for reply in answered if not reply.is_whole),
+            begun=tuple(_begun(reply) for reply in cut if reply.is_over),
+            under_way=tuple(_begun(reply) for reply in cut if not reply.is_over),
             unanswered=sum(not reply.status for reply in notes.values()),
             refused=last.status if last.status != OK else 0,
             retry_after=last.retry_after,
@@ -63,7 +68,8 @@ class WireNotes:
     def forget(self) -> None:
         """Drop what was shown last: it is in the log. What is still being answered stays."""
         left = {request: reply for request, reply in self._read().items() if request not in self._shown}
-        self._shown = set()
+        self._forgotten |= {request for request, reply in self._shown.items() if not reply.is_over}
+        self._shown = {}
         self._close()
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
@@ -83,6 +89,10 @@ class WireNotes:
 
     def _write(self, request: str, reply: WireReply) -> None:
         """At once and in one piece. If it cannot be written, the reply is booked as Claude Code tells it."""
+        if request in self._forgotten:
+            if reply.is_over:
+                self._forgotten.discard(request)
+            return
         with suppress(OSError):
             if self._file < 0:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,7 +1,6 @@
 """Replies that were served but never told: found in Claude's last words, its transcripts and the door's notes."""
 
 import math
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from untildone.core.closing import is_clean
@@ -82,11 +81,6 @@ async def settle_books(journal: Journal, parts: Parts, outcome: Outcome) -> Outc
         return outcome
     if passed is None:
         return await _settle_cut_replies(journal, parts, outcome, left)
-    begun = {
-        record.event.message_id
-        for record in await journal.records_since(left.started_seq)
-        if isinstance(record.event, AgentReplyStarted)
-    }
     untold = await book_passed(journal, passed, left.number, since=left.started_seq)
     told, served = outcome.cost_usd or 0.0, math.fsum(reply.cost_usd or 0.0 for reply in passed.replies)
     differ = AgentBooksDiffer(
@@ -95,15 +89,28 @@ async def settle_books(journal: Journal, parts: Parts, outcome: Outcome) -> Outc
     is_news = differ.replies > 0 or (is_clean(outcome) and not journal.state.prices_differ)
     if is_news and abs(served - told) > _ROUNDING:
         await journal.tell(differ)
-    return _with_passed(outcome, passed, begun)
+    return _with_passed(outcome, passed, await _cut_usd(journal, passed, left, ended_well=is_clean(outcome)))
 
 
-def _with_passed(outcome: Outcome, passed: Passed, begun: AbstractSet[str]) -> Outcome:
-    """The larger sum counts. What is cut, and what is unknown, the door knows better. `begun`: what Claude told of."""
+async def _cut_usd(journal: Journal, passed: Passed, left: OpenIteration, *, ended_well: bool) -> float:
+    """What replies without an end cost at least, as far as that is in no estimate.
+
+    A door may hear only now that a reply was cut off in an earlier iteration; and of what Claude Code told, it makes
+    the estimate itself where it ended well.
+    """
+    cut = passed.begun if ended_well else (*passed.begun, *passed.under_way)
+    if not cut:
+        return 0.0
+    told = [record for record in await journal.records_since(0) if isinstance(record.event, AgentReplyStarted)]
+    counted = {_news(record.event) for record in told if ended_well or record.seq <= left.started_seq}
+    return math.fsum(_worth(reply) for reply in cut if _news(reply) not in counted)
+
+
+def _with_passed(outcome: Outcome, passed: Passed, cut: float) -> Outcome:
+    """The larger sum counts. What is cut, and what is unknown, the door knows better."""
     cost = math.fsum(reply.cost_usd or 0.0 for reply in passed.replies)
     guessed = math.fsum(reply.estimated_usd for reply in passed.replies)
     if is_clean(outcome):
-        passed = replace(passed, begun=tuple(reply for reply in passed.begun if reply.message_id not in begun))
         guessed = max(guessed, outcome.estimated_usd)
     failure = outcome.failure
     if failure is not None and passed.retry_after is not None and passed.refused == failure.api_error_status:
@@ -113,15 +120,19 @@ def _with_passed(outcome: Outcome, passed: Passed, begun: AbstractSet[str]) -> O
         outcome,
         cost_usd=cost if larger or outcome.cost_usd is None else outcome.cost_usd,
         usage=sum((reply.usage for reply in passed.replies), Usage()) if larger else outcome.usage,
-        estimated_usd=guessed + cut_usd(passed),
+        estimated_usd=guessed + cut,
         unseen_requests=0 if is_clean(outcome) else passed.unanswered,
         failure=failure,
     )
 
 
 def cut_usd(passed: Passed) -> float:
-    """What replies cost at least whose end has not passed."""
-    return math.fsum(reply.estimated_usd if reply.cost_usd is None else reply.cost_usd for reply in passed.begun)
+    """What replies cost at least whose end has not passed, and never will: the door is gone."""
+    return math.fsum(map(_worth, (*passed.begun, *passed.under_way)))
+
+
+def _worth(reply: AgentReplyStarted) -> float:
+    return reply.estimated_usd if reply.cost_usd is None else reply.cost_usd
 
 
 async def book_passed(journal: Journal, passed: Passed, number: int, *, since: int) -> int:

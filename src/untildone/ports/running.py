@@ -194,7 +194,9 @@ class Passed:
     replies: tuple[AgentReply, ...] = ()
     """Served in full. The number of the iteration is for the reader to fill in."""
     begun: tuple[AgentReplyStarted, ...] = ()
-    """Whose end has not passed."""
+    """Whose end did not pass, and will not."""
+    under_way: tuple[AgentReplyStarted, ...] = ()
+    """Whose end has not passed yet."""
     unanswered: int = 0
     """Requests without any answer so far: served or not, it cannot be known."""
     refused: int = 0
