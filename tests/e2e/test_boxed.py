@@ -84,3 +84,42 @@ def nothing_is_seen_or_changed(stage: Stage) -> None:
     assert DUMMY_KEY not in (stage.repo / "hook-env.txt").read_text(), "the hook ran, but not inside"
     assert (stage.repo / ".git" / "config").read_text().count("[core]") == 1
     assert not (stage.repo / ".git" / "hooks" / "pre-commit").exists()
+
+
+# What waits for the user's next git: settings in place of the old ones and beside them, hooks, a list of commands.
+TRAPS = """
+printf '#!/bin/sh\\ntouch {mark}\\ncat\\n' > run.sh; chmod +x run.sh
+cp .git/config c; printf '[core]\\n\\tfsmonitor = {repo}/run.sh\\n' >> c; mv c .git/config
+git config extensions.worktreeConfig true; git config --worktree diff.external {repo}/run.sh
+for hook in post-checkout post-merge reference-transaction; do cp run.sh .git/hooks/$hook; done
+git init -q nested; git -C nested config core.fsmonitor {repo}/run.sh
+"""
+WORKS = """
+git config user.name agent; git config user.email agent@x
+git branch idea; git switch -q idea; echo later > idea.txt; git add idea.txt; git commit -q -n -m 'an idea'
+git switch -q -; echo one > one.txt; git add one.txt; git commit -q -n -m 'by the agent'; echo two > two.txt
+git log -1 --format=%s > tried.txt; git describe --always --all >> tried.txt
+"""
+
+
+def test_what_the_agent_commits_lands_and_what_it_leaves_in_git_runs_nowhere(tmp_path: Path) -> None:
+    traps = TRAPS.format(mark=tmp_path / "ran", repo=tmp_path / "repo")
+    first = (bash(WORKS), bash(traps), Reply(text=working()))
+    scenario = Scenario(name="boxed", iterations=(first, (bash("echo done > done.txt"), Reply(text=finished()))))
+    with staged(tmp_path, scenario) as stage:
+        prepared(stage)
+        result = stage.result_here(*RUN, "--check", "test -f done.txt", "--land", "merge")
+        assert (result["exit_reason"], result["verified"]) == ("validation_passed", True), result
+        assert (stage.git("show", "work:one.txt"), stage.git("show", "work:two.txt")) == ("one\n", "two\n")
+        assert (stage.repo / "tried.txt").read_text().startswith("by the agent\nheads/untildone/")
+        kept = stage.git("for-each-ref", "--format=%(refname)", "refs/untildone/*/agent/**").split()
+        assert [ref.rpartition("/")[2] for ref in kept] == ["idea"]
+        for words in (
+            ("status",),
+            ("diff", "work~1"),
+            ("switch", "-q", "--detach"),
+            ("fsck", "--strict"),
+            ("gc", "-q"),
+        ):
+            stage.git(*words)
+        assert not (tmp_path / "ran").exists()
