@@ -12,8 +12,10 @@ import re
 import shlex
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from untildone.core.findings import LentChange
 
@@ -61,32 +63,36 @@ class Lent:
         """For all that lies directly in a folder, is a program or a package of it, what its state comes to."""
         named = [entry for command in self._commands for entry in named_programs(command, os.environ).items()]
         sums = {name: _program_state(path) for name, path in named}
-        seen = 0
+        digests: dict[tuple[str, ...], Any] = {}
+        for folder, below, is_program in islice(self._files(), _MOST_FILES):
+            file = os.path.join(self._tree, folder, *below)  # noqa: PTH118 - there may be a hundred thousand of them
+            digest = digests.setdefault(_key(folder, below, alone=is_program), hashlib.sha256())
+            digest.update(os.fsencode(f"\0{file}\0{_state(file, content=is_program)}"))
+        return sums | {str(Path(*key)): digest.hexdigest() for key, digest in digests.items()}
+
+    def _files(self) -> Iterator[tuple[str, tuple[str, ...], bool]]:
+        """Every file: in which lent folder, its path below that, and whether it is a program."""
         for folder in self._folders:
-            for at, below, names in os.walk(self._tree / folder):
+            root = self._tree / folder
+            for at, below, names in os.walk(root):
                 place = Path(at)
                 # What the go command keeps beside the sources of packages changes whenever it runs.
                 left_out = _CACHES | {"cache"} if at.endswith("pkg/mod") else _CACHES
                 below[:] = sorted(name for name in below if name not in left_out)
-                is_programs = place.name in _PROGRAMS
+                within = place.relative_to(root).parts
                 # A package may be a link to its folder: that is looked at as a link, and not gone into.
                 for name in sorted([*names, *(name for name in below if (place / name).is_symlink())]):
-                    seen += 1
-                    if seen > _MOST_FILES:
-                        return sums
-                    key = self._key(folder, place / name, alone=is_programs)
-                    state = _state(place / name, content=is_programs)
-                    sums[key] = hashlib.sha256(f"{sums.get(key, '')}\0{place / name}\0{state}".encode()).hexdigest()
-        return sums
+                    yield folder, (*within, name), place.name in _PROGRAMS
 
-    def _key(self, folder: str, file: Path, *, alone: bool) -> str:
-        below = file.relative_to(self._tree / folder)
-        if alone:
-            return str(Path(folder) / below)
-        installed = next((at for at, name in enumerate(below.parts[:-1]) if name in _PACKAGES), -1)
-        if folder.endswith(_STORES):
-            installed = next((at for at, name in enumerate(below.parts) if _PACKAGE.search(name)), 1) - 1
-        return str(Path(folder, *below.parts[: installed + 2]))
+
+def _key(folder: str, below: tuple[str, ...], *, alone: bool) -> tuple[str, ...]:
+    """The path of what a file is told by: the program, its package, or what lies directly in the folder."""
+    if alone:
+        return (folder, *below)
+    installed = next((at for at, name in enumerate(below[:-1]) if name in _PACKAGES), -1)
+    if folder.endswith(_STORES):
+        installed = next((at for at, name in enumerate(below) if _PACKAGE.search(name)), 1) - 1
+    return (folder, *below[: installed + 2])
 
 
 def watched(env: Mapping[str, str], tree: Path) -> list[str]:
@@ -129,16 +135,16 @@ def _program_state(path: str | None) -> str:
     if path is None:
         return "gone"
     real = os.path.realpath(path)
-    return f"{real} {_state(Path(real), content=True)}"
+    return f"{real} {_state(real, content=True)}"
 
 
-def _state(file: Path, *, content: bool) -> str:
+def _state(file: str, *, content: bool) -> str:
     try:
-        found = file.lstat()
+        found = os.lstat(file)
         if stat.S_ISLNK(found.st_mode):
-            return f"link {file.readlink()}"
+            return f"link {os.readlink(file)}"  # noqa: PTH115
         if content and stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_BYTES:
-            return f"{found.st_mode} {hashlib.sha256(file.read_bytes()).hexdigest()}"
+            return f"{found.st_mode} {hashlib.sha256(Path(file).read_bytes()).hexdigest()}"
     except OSError:
         return "gone"
     return f"{found.st_mode} {found.st_size} {found.st_mtime_ns}"
