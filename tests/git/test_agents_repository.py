@@ -179,8 +179,10 @@ async def test_what_leads_to_a_submodule_cannot_be_replaced(repo: Project, tmp_p
         repo.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner.path), place)
     repo.commit("submodules")
     repo.git("submodule", "deinit", "-q", "-f", "two")
+    repo.git("-C", "libs/one", "config", "http.extraheader", "AUTHORIZATION: secret")
     one = await prepared(repo, tmp_path)
     assert "libs/one" in one.agent("git submodule status")
+    assert one.agent("git -C libs/one log -1 --format=%s; grep -rl secret .git || true") == "by hand"
     replaced = "rm -rf {0}/.git; mv {0} away; mv libs gone; mkdir -p {0}; git init -q {0}; touch {0}/.git/mine"
     one.agent(replaced.format("libs/one"), check=False)
     one.agent(replaced.format("two"), check=False)

@@ -36,6 +36,9 @@ _UNPACKED = 100
 
 # What agents and hosts have in common. Both lie at the root, where nothing of the user's is.
 _ELSEWHERE = Path("/untildone")
+_MODULE = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
+_DEEPEST = 8
+"""Submodules within submodules are looked for this deep."""
 _LENT = ("hooks", "info", "modules")
 _REFS = ("refs/heads", "refs/tags", "refs/remotes", "refs/notes")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -130,6 +133,7 @@ class AgentsRepository:
         self._place = _ELSEWHERE / "git" if self._is_linked else top / ".git"
         self._common = Path(found.common)
         self._objects = [self._common / "objects", *alternates(self._common / "objects")]
+        self._settings_of_modules = [*_settings_in(self._common / "modules", _DEEPEST)]
         self._pinned: list[Lent] = []
         self._words: Callable[[str], Sequence[str]] = lambda _: ()
         self._known_words: dict[Callable[[str], Sequence[str]], tuple[str, ...]] = {}
@@ -163,6 +167,10 @@ class AgentsRepository:
                 if (self._common / name).is_dir():
                     _make_folder(self.git_dir / name)
                     lent.append((self._common / name, self._place / name, False))
+            for config in self._settings_of_modules:
+                # They may hold logins; git in a submodule needs none of them.
+                place = self._place / config.relative_to(self._common)
+                lent.append((self._written("git-module", _MODULE), place, False))
             for source, place in zip(self._objects, self._lent_objects(), strict=True):
                 lent.append((source, place, False))
                 if (source / "info" / "alternates").exists():
@@ -658,6 +666,21 @@ async def _included(real: "Repository") -> list[Lent]:
                 )
             held.append((place, place, False))
     return held
+
+
+def _settings_in(modules: Path, depth: int) -> Iterator[Path]:
+    """The settings of submodules, and of theirs."""
+    try:
+        places = sorted(modules.iterdir()) if depth else []
+    except OSError:
+        return
+    for place in places:
+        if (place / "HEAD").is_file():
+            if (place / "config").is_file():
+                yield place / "config"
+            yield from _settings_in(place / "modules", depth - 1)
+        elif place.is_dir():
+            yield from _settings_in(place, depth - 1)
 
 
 def _unique(lent: Sequence[Lent]) -> Iterator[Lent]:

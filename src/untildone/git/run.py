@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -32,7 +32,7 @@ _GUARD_GRACE = 6.0
 # on by itself and take what the next driver has staged. So a watcher in its process group reads from a pipe that we
 # alone hold open: a line means that all went well, its end without one that we are dead. Linux' PR_SET_PDEATHSIG
 # would reach git only and not the hook, needs code between fork and exec, and does not exist elsewhere.
-_TIED = '(trap "" TERM; read -r _ <"$0" || { kill -TERM 0; sleep 2; kill -KILL 0; }) & exec git "$@"'
+_TIED = '(trap "" TERM; read -r _ <"$0" || { kill -TERM 0; sleep 2; kill -KILL 0; }) & exec "$@"'
 
 _GONE = re.compile(r"fatal: bad object ([0-9a-f]{7,64})\b")
 _ADVICE = re.compile(r"git config --global --add safe\.directory .+")
@@ -114,13 +114,14 @@ async def git(
         given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         given.write(stdin or b"")
         given.seek(0)
-        program: list[str] = [*behind, "git", *_TO_THE_END] if behind else ["git"]
+        found = "git" if base is not None else _git_outside_of(cwd)
+        program: list[str] = [*behind, found, *_TO_THE_END] if behind else [found]
         options: Sequence[str] = _ALWAYS
         if script:
             program, options = [*behind, "/bin/sh", "-c", script, "sh"], ()
         handed: tuple[int, ...] = ()
         if dies_with_us and not behind:
-            program, handed = files.enter_context(_life_line())
+            program, handed = files.enter_context(_life_line(program[0]))
         process = await _start([*program, *options, *args], cwd, whole, (given, out, err), handed)
         late = f"git {verb(args)} did not end within {timeout:.0f} s in {cwd}"
         code = await _wait(process, timeout, late, _GUARD_GRACE if behind else _END_GRACE)
@@ -186,9 +187,34 @@ def _place(git_dir: Path | None, work_tree: Path | None) -> dict[str, str]:
     return {name: str(place) for name, place in told.items() if place is not None}
 
 
+_lent: set[Path] = set()
+"""Folders in which an agent that is shut in may put programs: nothing of them is run outside."""
+
+
+def lend(folders: Iterable[Path]) -> None:
+    """From now on git, and what it starts, is never a program in these folders."""
+    _lent.update(folders)
+
+
+def _git_outside_of(cwd: Path) -> str:
+    """Which git is started: never one in the tree it is asked about, where an agent may have put it."""
+    top = next((place for place in (cwd, *cwd.parents) if os.path.lexists(place / ".git")), cwd)
+    return shutil.which("git", path=path_outside(os.environ.get("PATH", os.defpath), {*_lent, top})) or "git"
+
+
+def path_outside(path: str, folders: Collection[Path]) -> str:
+    """Where programs are looked for, without places in these folders."""
+    tops = [os.path.realpath(folder) for folder in folders]
+    kept = (place for place in path.split(os.pathsep) if place.startswith("/"))
+    return os.pathsep.join(
+        place for place in kept if not any(Path(os.path.realpath(place)).is_relative_to(top) for top in tops)
+    )
+
+
 def _environment(withheld: Collection[str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in _MISLEADING and name not in withheld}
-    return kept | _QUIET
+    lent = {"PATH": path_outside(kept["PATH"], _lent)} if _lent and "PATH" in kept else {}
+    return kept | lent | _QUIET
 
 
 def _content(file: IO[bytes], most: int = -1) -> bytes:
@@ -197,11 +223,11 @@ def _content(file: IO[bytes], most: int = -1) -> bytes:
 
 
 @contextmanager
-def _life_line() -> Iterator[tuple[list[str], tuple[int, ...]]]:
+def _life_line(program: str) -> Iterator[tuple[list[str], tuple[int, ...]]]:
     """What to start instead of plain git, and the file descriptor to hand over."""
     reader, writer = os.pipe()
     try:
-        yield ["/bin/sh", "-c", _TIED, f"/dev/fd/{reader}"], (reader,)
+        yield ["/bin/sh", "-c", _TIED, f"/dev/fd/{reader}", program], (reader,)
     finally:
         with suppress(BrokenPipeError):  # the watcher was ended together with the rest
             os.write(writer, b"\n")
