@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import untildone
 from untildone.agents.lodging import CREDENTIALS, Lent, Lodging, lodge, user_settings
@@ -15,7 +16,7 @@ from untildone.agents.wire_notes import WireNotes
 from untildone.core.dataclass import dataclass
 from untildone.core.door import PORT, REGISTRIES, Refused, Table, host_rules
 from untildone.core.event import Event
-from untildone.core.model_access import ModelAccess, environment_inside, model_access
+from untildone.core.model_access import NO_LOGIN, ModelAccess, environment_inside, model_access
 from untildone.core.policy import BOXED, ENGINES, AgentOptions, RunSpec
 from untildone.core.trace import AgentBoundExceeded, AgentHostRefused
 from untildone.engine.journal import Journal
@@ -26,13 +27,14 @@ from untildone.git.agents_repository import AgentsRepository, without_login
 from untildone.git.credentials import login_for, remote_address
 from untildone.git.discard import discard
 from untildone.git.repository import Inside, Keeping, is_repository, public_repository
+from untildone.git.run import lend, path_outside
 from untildone.git.snapshot import refs_of
 from untildone.git.ssh_agent import LentAgent, lend_agent, ssh_host
 from untildone.ports import Sandbox, Watcher
 from untildone.sandbox.agents_view import Quarters, view
 from untildone.sandbox.bounds import Bounds, memory_bound
 from untildone.sandbox.boxed import BoxedSpawner
-from untildone.sandbox.bubblewrap import INSTALL, Bubblewrap, can_enclose
+from untildone.sandbox.bubblewrap import Bubblewrap, can_enclose
 from untildone.sandbox.containers import DEFAULT_IMAGE, Containers, find_engine, interpreter_of, require_image
 from untildone.sandbox.host import HostSpawner, behind_guard
 from untildone.sandbox.view import View
@@ -148,6 +150,13 @@ def wanted_kinds(options: AgentOptions) -> tuple[str, ...]:
     return ("bwrap",) if options.sandbox == "auto" else (options.sandbox,) if options.sandbox in BOXED else ()
 
 
+def environment_outside(env: Mapping[str, str], options: AgentOptions, cwd: str) -> dict[str, str]:
+    """What the loop itself looks for programs with: not where an agent that is to be shut in may put some."""
+    if not wanted_kinds(options) or "PATH" not in env:
+        return dict(env)
+    return {**env, "PATH": path_outside(env["PATH"], _writable(options, cwd, env))}
+
+
 def box_for(lodger: Lodger, host: HostSpawner) -> Box:
     """The box of an agent. NoSandbox where there can be none; nothing falls back to the host by itself."""
     troubles = []
@@ -159,20 +168,43 @@ def box_for(lodger: Lodger, host: HostSpawner) -> Box:
     raise NoSandbox("; ".join(troubles))
 
 
-def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
-    options, config_dir = lodger.spec.options, lodger.config_dir
+def admitted(
+    options: AgentOptions, cwd: str, env: Mapping[str, str], config_dir: Path
+) -> tuple[Path, dict[str, Any], ModelAccess]:
+    """The tree that an agent would be lent, the settings of Claude Code, and how it would get at the model.
+
+    NoSandbox for a folder or a login that no kind of sandbox takes.
+    """
+    tree, *more = _writable(options, cwd, env)
+    for place in (tree, *more):
+        _refuse_own(place, _home(env))
+        _refuse_stranger(place)
     settings = user_settings(config_dir)
-    access = model_access(lodger.env, settings, has_login=(config_dir / CREDENTIALS).exists())
+    access = model_access(env, settings, has_login=(config_dir / CREDENTIALS).exists())
     if access.kind == "neither":
         raise NoSandbox(access.said)
+    return tree, settings, access
+
+
+def obstacle(options: AgentOptions, cwd: str, env: Mapping[str, str], config_dir: Path) -> str:
+    """Why an agent could not work in bubblewrap; "" if it could, or if the model's login is all that is missing."""
+    probe = can_enclose()
+    try:
+        admitted(options, cwd, env, config_dir)
+    except NoSandbox as trouble:
+        if str(trouble) != NO_LOGIN:
+            return str(trouble)
+    return f"{probe.trouble}; {probe.remedy}" if probe.trouble else ""
+
+
+def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
+    options, config_dir = lodger.spec.options, lodger.config_dir
     # Looked at and written once, before any agent could change where it leads.
-    tree = _top(Path(os.path.realpath(lodger.spec.cwd)), _home(lodger.env))
-    for place in (tree, *(Path(os.path.realpath(one)) for one in options.add_dirs)):
-        _refuse_own(place, _home(lodger.env))
-        _refuse_stranger(place)
+    tree, settings, access = admitted(options, lodger.spec.cwd, lodger.env, config_dir)
+    lend(_writable(options, lodger.spec.cwd, lodger.env))
     repository = _repository(lodger, tree)
     if not os.path.lexists(lodger.around):
-        _settle_git(lodger.around / "home")
+        _settle_git(lodger.around / "home", environment_outside(os.environ, options, lodger.spec.cwd))
     plain = _place_of_git(lodger, tree) if repository is None else ()
 
     def look(cwd: str) -> View:
@@ -210,14 +242,14 @@ def _walls(kind: str, lodger: Lodger, host: HostSpawner, look: Callable[[str], V
     if kind == "bwrap":
         probe = can_enclose()
         if probe.trouble:
-            raise NoSandbox(f"{probe.trouble}; {INSTALL}")
+            raise NoSandbox(f"{probe.trouble}; {probe.remedy}")
         return Bubblewrap(host, look, program=probe.program), {}
     engine, image = find_engine(kind, lodger.env), lodger.spec.options.image or DEFAULT_IMAGE
     needs = ("git", interpreter_of(lodger.claude))
     require_image(engine, image)
     walls = Containers(
         host, look, engine=engine, image=image, name=lodger.name, folder=lodger.spec.cwd, needs=needs,
-        bounds=_bounds(lodger), at_once=not lodger.is_reader,
+        bounds=_bounds(lodger),
     )  # fmt: skip
     # Claude Code refuses to work as root without permissions where this does not say that it may.
     return walls, {"IS_SANDBOX": "1"} if engine.root else {}
@@ -349,6 +381,12 @@ def _view(lodger: Lodger, kind: str, tree: Path, lent: Lent) -> View:
     return view(quarters, lodger.env, root=False, as_user=not root or (kind == "bwrap" and can_enclose().as_user))
 
 
+def _writable(options: AgentOptions, cwd: str, env: Mapping[str, str]) -> list[Path]:
+    """The folders an agent may write to; the first is the tree it works in."""
+    more = (Path(os.path.realpath(place)) for place in options.add_dirs)
+    return [_top(Path(os.path.realpath(cwd)), _home(env)), *more]
+
+
 def _top(folder: Path, home: Path) -> Path:
     """The working tree a folder lies in; a folder in none is its own, and so is one in a home that is one."""
     places = (place for place in (folder, *folder.parents) if not home.is_relative_to(place))
@@ -377,22 +415,23 @@ def _home(env: Mapping[str, str]) -> Path:
     return Path(env.get("HOME") or "~").expanduser()
 
 
-def _settle_git(home: Path) -> None:
+def _settle_git(home: Path, env: Mapping[str, str]) -> None:
     """What git needs of the user's own settings: the others may name programs and logins."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    said = _asked("--get-regexp", _OF_THE_USER).splitlines()
+    said = _asked(env, "--get-regexp", _OF_THE_USER).splitlines()
     lines = [(*key.split(".", 1), value) for key, _, value in (line.partition(" ") for line in said)]
     text = "".join(f"[{section}]\n\t{name} = {_quoted(value)}\n" for section, name, value in lines)
-    ignored = Path(_asked("--path", "core.excludesFile").strip() or "~/.config/git/ignore").expanduser()
+    ignored = Path(_asked(env, "--path", "core.excludesFile").strip() or "~/.config/git/ignore").expanduser()
     with suppress(OSError):
         (home / ".config" / "git").mkdir(parents=True, exist_ok=True)
         (home / ".config" / "git" / "ignore").write_bytes(ignored.read_bytes())
     (home / ".gitconfig").write_text(f"{text}[commit]\n\tgpgSign = false\n", "utf-8")
 
 
-def _asked(*words: str) -> str:
+def _asked(env: Mapping[str, str], *words: str) -> str:
     asked = ["git", "config", "--global", *words]
-    return subprocess.run(asked, capture_output=True, text=True, check=False, timeout=10).stdout  # noqa: S603, TID251
+    done = subprocess.run(asked, env=dict(env), capture_output=True, text=True, check=False, timeout=10)  # noqa: S603, TID251
+    return done.stdout
 
 
 def _quoted(value: str) -> str:

@@ -163,7 +163,7 @@ def _goal(file: str) -> str:
 async def _drive(
     run_id: str, spec: RunSpec, policy: Policy, around: Surroundings, opening: Sequence[ev.Event]
 ) -> LoopState:
-    from untildone.boxes import opened
+    from untildone.boxes import environment_outside, opened
     from untildone.engine.announce import announcing
     from untildone.engine.supervise import supervise
     from untildone.sandbox.inhibit import awake
@@ -192,7 +192,7 @@ async def _drive(
             tidying(around.log, around.state_dir, before),
             announcing(journal, parts),
         ):
-            with awake(around.env):
+            with awake(environment_outside(around.env, spec.options, spec.cwd)):
                 await supervise(journal, parts, in_order(opening, driver))
     finally:
         if journal.state.open is None:
@@ -205,13 +205,15 @@ async def _refuse_without_login(spec: RunSpec, around: Surroundings) -> None:
     """Before anything is made or recorded: a run without a login would leave an empty branch behind."""
     from untildone.agents.argv import find_claude
     from untildone.agents.login import refuse_without_login
+    from untildone.boxes import environment_outside
     from untildone.git.repository import project_root
 
     if "--settings" in spec.options.extra_args:
         return  # it may name a key that only Claude Code can look for
     place, folder = claude_config_dir(spec, around.env), Path(spec.cwd)
     env = dict(around.env) | ({"CLAUDE_CONFIG_DIR": str(place)} if spec.options.config_dir else {})
-    claude = find_claude(spec.options.claude, path=env.get("PATH"))
+    path = environment_outside(env, spec.options, spec.cwd).get("PATH")
+    claude = find_claude(spec.options.claude, path=path)
     await refuse_without_login(claude, env, config_dir=place, folders=(folder, project_root(folder)))
 
 
@@ -308,7 +310,7 @@ async def _refuse_unusable(contract: Contract) -> None:
 
 def _sealing(spec: RunSpec, around: Surroundings, end_leftovers: Callable[[], int]) -> "Sealing":
     """Where checks see only the commit, if that can be had here. ConfigError when it must be and cannot."""
-    from untildone.sandbox.bubblewrap import INSTALL, can_enclose
+    from untildone.sandbox.bubblewrap import can_enclose
     from untildone.sandbox.clean_room import CleanRoom
     from untildone.witness.examiner import Sealing
 
@@ -317,7 +319,7 @@ def _sealing(spec: RunSpec, around: Surroundings, end_leftovers: Callable[[], in
         return Sealing(end_agents_leftovers=end_leftovers)  # nothing will run, so nobody needs to try it out
     probe = can_enclose()
     if contract.proof == "strict" and probe.trouble:
-        raise ConfigError(f"--proof strict is not possible here: {probe.trouble}; {INSTALL}, or leave it out")
+        raise ConfigError(f"--proof strict is not possible here: {probe.trouble}; {probe.remedy}, or leave it out")
     if probe.trouble:
         return Sealing(weaker=probe.trouble, end_agents_leftovers=end_leftovers)
     # The commands of the contract get this process's environment.
@@ -420,9 +422,12 @@ class _Crew:
         from untildone.agents.argv import find_claude, require_sandbox
         from untildone.agents.hooks_file import load_hooks
         from untildone.agents.relay import Relay, agent_named
+        from untildone.boxes import environment_outside
 
         env = self._environment(spec, reviewing=reviewing)
-        claude = find_claude(spec.options.claude, path=env.get("PATH"))
+        path = environment_outside(env, spec.options, spec.cwd).get("PATH")
+        claude = find_claude(spec.options.claude, path=path)
+        spec = replace(spec, options=replace(spec.options, claude=claude))
         require_sandbox(spec.options, path=env.get("PATH"))
         if spec.options.hooks_file is not None:
             load_hooks(Path(spec.options.hooks_file))

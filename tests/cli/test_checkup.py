@@ -33,6 +33,7 @@ from untildone.core.checkup import (
     reply_row,
     sandbox_row,
 )
+from untildone.core.policy import NOT_LINUX
 from untildone.core.trace import AgentMessage
 from untildone.engine.clock import SystemClock
 from untildone.rehearsal.environment import claude_environment
@@ -117,6 +118,9 @@ IN = Login(known=True, logged_in=True, method="claude.ai", expires_at=1000.0)
         (sandbox_row("claude", trouble="", missing=[]), "ok"),
         (sandbox_row("bwrap", trouble="bubblewrap is not installed", missing=["bwrap"]), "missing"),
         (sandbox_row("bwrap", trouble="", missing=[]), "ok"),
+        (sandbox_row("auto", trouble="", missing=[]), "ok"),
+        (sandbox_row("auto", trouble="bubblewrap is not installed", missing=[]), "warning"),
+        (sandbox_row("auto", trouble=f"{NOT_LINUX}; use --sandbox docker", missing=[]), "ok"),
         (folder_row("/a", busy="night", dirty=0, keep_dirty=False), "missing"),
         (folder_row("/a", busy="", dirty=None, keep_dirty=False), "warning"),
         (folder_row("/a", busy="", dirty=2, keep_dirty=False), "warning"),

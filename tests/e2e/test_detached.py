@@ -81,7 +81,7 @@ def test_a_detached_run_outlives_its_terminal_and_its_own_death_and_nothing_is_p
     first = Reply(text=working("First.", tasks=1))
     scenario = Scenario(name="gated", replies=(first, waits_for(gate), Reply(text=finished())))
     with staged(tmp_path, scenario) as stage:
-        flags = " ".join((*ONE_CLAIM, "--skip-permissions", "--detach"))
+        flags = " ".join((*ONE_CLAIM, "--skip-permissions", "--sandbox", "host", "--detach"))
         shown = type_and_close(stage, f"'{sys.executable}' -m untildone run 'a goal' -m 5 {flags}")
         run_id = shown.partition("untildone attach ")[2].split()[0]
         eventually(at_work(gate).exists)  # two replies have come: what the second one asks for is being done

@@ -83,7 +83,9 @@ def drive(tmp: Path, *commands: str) -> tuple[Stage, dict[str, Any], LoopState, 
     steps = (bash("echo x > a.txt"), Reply(text=working())), (*map(bash, commands), Reply(text=working()))
     scenario = Scenario(name="meddler", iterations=(*steps, (Reply(text=finished()),), (Reply(text=finished()),)))
     with staged(tmp, scenario) as stage:
-        result = stage.result_here("run", "behave", "-m", "9", "--max-cost", "5", "--allowed-tools", "Bash")
+        # In a sandbox it would find neither the command nor the record.
+        bare = ("--sandbox", "host", "--allowed-tools", "Bash")
+        result = stage.result_here("run", "behave", "-m", "9", "--max-cost", "5", *bare)
         log = stage.here("log", result["run_id"]).stdout
         return stage, result, asyncio.run(state_of(stage, result["run_id"])), log
 

@@ -43,6 +43,7 @@ def at_work(stage: Stage, *command: str) -> Iterator[subprocess.Popen[str]]:
 
 def killed_in_the_first(stage: Stage, server: Server, name: str, *orders: dict[str, object]) -> str:
     """A worker whose agent is at work gets orders, obeys, and dies."""
+    stage.env["UNTILDONE_SANDBOX"] = "host"  # the agent waits for a file outside of its folder
     with at_work(stage) as worker:
         run_id = str(until(lambda: server.run_of(name), "the run")["run_id"])
         until(lambda: server.events(run_id, "agent.tool_use"), "the agent at work")

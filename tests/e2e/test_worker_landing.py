@@ -85,7 +85,7 @@ def sandbox(tmp: Path, server: Server, name: str, command: str) -> Iterator[Sand
             "CALLBACK_URL": server.url, "SANDBOX_ID": name, "INITIAL_PROMPT": "Make it.", "ALLOWED_TOOLS": "Bash",
             "CONTINUOUS_MODE": "true", "CONTINUOUS_MAX_RUNS": "3", "UNTILDONE_CHECKS": "test -f made.txt",
             "GITHUB_REPO": "acme/widget", "GITHUB_TOKEN": TOKEN, "CWD": str(box / "workspace"),
-            "UNTILDONE_FORGE_URL": github.url, "UNTILDONE_CI_POLL": "1s",
+            "UNTILDONE_SANDBOX": "host", "UNTILDONE_FORGE_URL": github.url, "UNTILDONE_CI_POLL": "1s",
             "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{bare}.insteadOf",
             "GIT_CONFIG_VALUE_0": "https://github.com/acme/widget",
         }  # fmt: skip

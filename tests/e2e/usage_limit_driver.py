@@ -16,7 +16,7 @@ def main(tmp: Path, seconds: float, *args: str) -> None:
     with UsedUpModel(script, seconds=seconds, refusal=Reply()) as model:
         stage = Stage(tmp, model)
         stage.env = as_subscriber(stage.env)
-        result = stage.result_here("run", "survive the limit", "-m", "5", "--check", "true", *args)
+        result = stage.result_here("run", "survive the limit", "-m", "5", "--check", "true", "--sandbox", "host", *args)
         print(json.dumps({
             "result": result, "refused": model.refused, "over": model.over, "answered": model.answered,
             "events": stage.events(result["run_id"]),

@@ -14,7 +14,7 @@ from typing import Any
 from untildone import config, wiring
 from untildone.agents.argv import find_claude
 from untildone.agents.login import ask, login_of
-from untildone.boxes import wanted_kinds
+from untildone.boxes import environment_outside, obstacle, wanted_kinds
 from untildone.core import checkup
 from untildone.core.checkup import Finding
 from untildone.core.dataclass import dataclass
@@ -29,7 +29,6 @@ from untildone.git.inspection import Inspection, inspecting
 from untildone.git.run import GitResult, first_line, git
 from untildone.notify.opening import open_notifiers
 from untildone.ports import RunRow
-from untildone.sandbox.bubblewrap import can_enclose
 from untildone.sandbox.containers import DEFAULT_IMAGE, find_engine, has_image
 from untildone.sandbox.inhibit import WAYS
 from untildone.trees import sweep_rooms
@@ -80,7 +79,7 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
         ("folder", _folder(asked, values), "a run would fail here as well"),
         ("clock", _clock(), ""),
         ("notify", _notify(asked, values), "fix the address, or install what it names"),
-        ("awake", _awake(), ""),
+        ("awake", _awake(_path(asked.folder, values)), ""),
     ]
     rows = await asyncio.gather(*(_attempt(name, look, remedy) for name, look, remedy in looks))
     found = [row for part in rows for row in part]
@@ -90,7 +89,7 @@ async def _check_up(asked: Questions, now: float, until: float | None) -> list[F
         settings,
         *found,
         checkup.rights_row(rights_line(_spec(resolved, asked.folder), most=None)),
-        checkup.sandbox_row(str(values["sandbox"]), trouble=can_enclose().trouble, missing=missing),
+        checkup.sandbox_row(str(values["sandbox"]), trouble=_no_sandbox(asked.folder, values), missing=missing),
         await asyncio.to_thread(_containers, values),
         _disk(asked, int(values["disk_reserve"])),
         *_temp(),
@@ -103,6 +102,18 @@ async def _attempt(name: str, look: Awaitable[Finding | list[Finding]], remedy: 
     except UntildoneError as trouble:
         return [Finding(name=name, status="missing", detail=str(trouble), remedy=remedy)]
     return found if isinstance(found, list) else [found]
+
+
+def _path(folder: Path, values: Mapping[str, Any]) -> str | None:
+    """Where a run would look for programs."""
+    options = AgentOptions(sandbox=values["sandbox"], image=values["image"], add_dirs=values["add_dirs"])
+    return environment_outside(os.environ, options, str(folder)).get("PATH")
+
+
+def _no_sandbox(folder: Path, values: Mapping[str, Any]) -> str:
+    options = AgentOptions(add_dirs=values["add_dirs"])
+    place = Path(values["config_dir"] or os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+    return obstacle(options, str(folder), os.environ, place)
 
 
 def _containers(values: Mapping[str, Any]) -> Finding:
@@ -137,7 +148,7 @@ def _spec(resolved: config.Resolved, folder: Path) -> RunSpec:
 
 
 async def _claude(asked: Questions, values: Mapping[str, Any], now: float, until: float | None) -> list[Finding]:
-    program = find_claude(asked.claude or values["claude"])
+    program = find_claude(asked.claude or values["claude"], path=_path(asked.folder, values))
     code, said = await ask([program, "--version"], env={"PATH": os.environ.get("PATH", os.defpath)})
     if code != 0:
         trouble = said or "it does not answer `--version`"
@@ -347,10 +358,10 @@ async def _notify(asked: Questions, values: Mapping[str, Any]) -> list[Finding]:
     return rows
 
 
-async def _awake() -> Finding:
+async def _awake(path: str | None) -> Finding:
     """Whether the machine can be kept from sleeping, found out by doing it for a moment."""
     for name, *arguments in WAYS:
-        if (program := shutil.which(name)) is not None:
+        if (program := shutil.which(name, path=path)) is not None:
             code, said = await ask([program, *arguments, "true"], env=os.environ)
             if code == 0:
                 return Finding(name="awake", status="ok", detail=f"{name} keeps the machine from sleeping")

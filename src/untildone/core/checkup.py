@@ -3,13 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from untildone.core.dataclass import dataclass
 from untildone.core.faults import BILLING, NETWORK, Remedy, classify
 from untildone.core.figures import clock, count, dollars, size
 from untildone.core.outcome import FaultEvidence
-from untildone.core.policy import ENGINES
+from untildone.core.policy import NOT_LINUX
 from untildone.core.printable import one_line
 
 Status = Literal["ok", "warning", "missing", "unknown"]
@@ -197,23 +197,26 @@ def rights_row(rights: str) -> Finding:
 
 
 def sandbox_row(wanted: str, *, trouble: str, missing: Sequence[str]) -> Finding:
-    """Where would the agent work? `trouble`: why bubblewrap cannot work here; `missing`: what Claude's own lacks."""
-    name = "sandbox"
-    if wanted in {"auto", "bwrap"}:
-        fix = "`sudo apt-get install bubblewrap`, or --sandbox host"
-        if trouble:
-            status: Status = "missing" if wanted == "bwrap" else "warning"
-            return Finding(name=name, status=status, detail=trouble, remedy=fix)
-        return Finding(name=name, status="ok", detail="the agent works in one (bubblewrap)")
-    if wanted in ENGINES:
-        return Finding(name=name, status="ok", detail=f"the agent works in a container ({wanted})")
-    if wanted == "claude":
-        if missing:
+    """Where would the agent work? `trouble`: why not in bubblewrap here; `missing`: what Claude's own lacks."""
+    fix, status = "", "ok"
+    match wanted:
+        case "auto" if trouble:
+            detail, status = f"none: {trouble}", "ok" if trouble.startswith(NOT_LINUX) else "warning"
+            fix = "" if status == "ok" else "--sandbox host says that this is what you want"
+        case "bwrap" if trouble:
+            detail, status, fix = trouble, "missing", "or use --sandbox claude, or --sandbox host"
+        case "auto" | "bwrap":
+            detail = "the agent works in one (bubblewrap)"
+        case "docker" | "podman":
+            detail = f"the agent works in a container ({wanted})"
+        case "claude" if missing:
+            detail, status = f"{' and '.join(missing)} not on PATH", "missing"
             fix = "install them: `sudo apt-get install bubblewrap socat`"
-            return Finding(name=name, status="missing", detail=f"{' and '.join(missing)} not on PATH", remedy=fix)
-        return Finding(name=name, status="ok", detail="the agent's commands run in one (Claude Code's own)")
-    state = f"not used; {trouble}" if trouble else "not used; --sandbox bwrap would work here"
-    return Finding(name=name, status="ok", detail=state)
+        case "claude":
+            detail = "the agent's commands run in one (Claude Code's own)"
+        case _:
+            detail = f"not used; {trouble or '--sandbox bwrap would work here'}"
+    return Finding(name="sandbox", status=cast("Status", status), detail=detail, remedy=fix)
 
 
 def containers_row(wanted: Sequence[str], image: str, found: Mapping[str, str | bool]) -> Finding:

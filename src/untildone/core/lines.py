@@ -12,6 +12,7 @@ from untildone.core.limits import LIMIT_NAMES, LIMITS
 from untildone.core.lines_agent import AGENT_LINERS
 from untildone.core.lines_delivery import DELIVERY_LINERS, review_line
 from untildone.core.outcome import Evidence
+from untildone.core.policy import NOT_LINUX
 from untildone.core.printable import one_line
 from untildone.core.stopping import DONE, SIGNALS, TAKEN_BY, Reason, meaning
 
@@ -47,6 +48,8 @@ def _started(event: ev.ContinuousStarted, _: float) -> str:
 _WHERE = {
     "bwrap": "the agent works in a sandbox (bubblewrap)",
     "claude": "the agent's commands run in Claude Code's own sandbox",
+    "docker": "the agent works in a container (docker)",
+    "podman": "the agent works in a container (podman)",
     "host": "NO SANDBOX: the agent can read and change whatever you can",
 }
 
@@ -55,7 +58,8 @@ def _resumed(event: ev.ContinuousResumed, _: float) -> str:
     if not event.pid:
         return f"started in a Claude Code session: {one_line(event.host, 60)}"
     note = f", {one_line(event.sandbox_note, DETAIL)}" if event.sandbox_note else ""
-    where = f"; {_WHERE.get(event.sandbox, one_line(event.sandbox, 60))}{note}" if event.sandbox else ""
+    told = "the agent works on the host" if event.sandbox_note.startswith(NOT_LINUX) else _WHERE.get(event.sandbox)
+    where = f"; {told or one_line(event.sandbox, 60)}{note}" if event.sandbox else ""
     driver = f"process {event.pid} on {one_line(event.host, 60)}, untildone {one_line(event.version, 40)}"
     return f"started ({driver}){where}"
 

@@ -15,6 +15,7 @@ PLACEHOLDER = "kept-outside-of-the-sandbox"
 MODEL_ADDRESS = "https://api.anthropic.com"
 LOGIN_HOSTS = ("api.anthropic.com", "platform.claude.com", "console.anthropic.com", "claude.ai")
 """What Claude Code speaks to with a subscription's login: the model, and who renews the login."""
+NO_LOGIN = "there is no key and no login"
 _OTHER_CLOUDS = "CLAUDE_CODE_USE_"
 _HELPERS = ("apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "otelHeadersHelper")
 """Settings that name a program which prints a secret."""
@@ -53,7 +54,7 @@ def model_access(env: Mapping[str, str], settings: Mapping[str, Any], *, has_log
     elif has_login or given.get(LOGIN):
         return ModelAccess(kind="login")
     else:
-        return ModelAccess(kind="neither", said="there is no key and no login")
+        return ModelAccess(kind="neither", said=NO_LOGIN)
     return ModelAccess(kind="key", way=model_way(given.get(ADDRESS) or MODEL_ADDRESS, adds))
 
 
@@ -80,7 +81,8 @@ def settings_inside(settings: Mapping[str, Any]) -> dict[str, Any]:
 _PLAIN = frozenset(
     {
         "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR", "CI",
-        "IS_SANDBOX", "UNTILDONE_RUN", "UNTILDONE_STORE",
+        "IS_SANDBOX", "UNTILDONE_RUN", "UNTILDONE_STORE", "EMAIL", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL",
+        "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL",
     }
 )  # fmt: skip
 _OF_CLAUDE = ("LC_", "CLAUDE_", "ANTHROPIC_", "DISABLE_", "BASH_", "MAX_", "MCP_")

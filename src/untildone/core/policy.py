@@ -118,6 +118,8 @@ Sandbox = Literal["auto", "host", "bwrap", "docker", "podman", "claude", "none"]
 BOXED: frozenset[Sandbox] = frozenset({"bwrap", "docker", "podman"})
 """Those in which the whole agent works, behind a door."""
 ENGINES: tuple[Sandbox, ...] = ("docker", "podman")
+NOT_LINUX = "bubblewrap needs Linux"
+"""Why `auto` means the host where nothing is wrong with the machine."""
 Network = Literal["registries", "open", "none"]
 """What can be reached from a sandbox besides the model: the package registries and what is allowed by name, every host,
 or nothing."""
@@ -161,10 +163,10 @@ class AgentOptions:
     """Models, or `agent:NAME`, that take over while the first choice meets a usage limit or an outage."""
     config_dir: str | None = None
     """A CLAUDE_CONFIG_DIR of its own for this run, so that a login renewed elsewhere cannot end it."""
-    sandbox: Sandbox = "none"
-    """Where the agent works: `bwrap` shows it its folder and no secret of yours, `auto` does so where that works,
-    `docker` and `podman` do it in a container, and `claude` turns on Claude Code's own sandbox, for the commands the
-    agent runs. `none` is `host`."""
+    sandbox: Sandbox = "auto"
+    """Where the agent works: `bwrap` shows it its folder and no secret of yours; `auto` does so where that works, and
+    is the `host` elsewhere, which the first line of the run says; `docker` and `podman` do it in a container; `claude`
+    turns on Claude Code's own sandbox, for the commands the agent runs. `none` is `host`."""
     image: str | None = None
     """The image of the container the agent works in, such as `node:20`: by docker or podman, whichever is there."""
     network: Network = "registries"

@@ -89,9 +89,10 @@ class ReplyReader:
             self._is_whole = is_whole
 
     def _count(self, usage: Any) -> None:
-        """A delta may leave out, or send as zero, what the beginning already said."""
+        """A delta may leave out, or send as zero, what the beginning said of the input; of the output it knows best."""
         if isinstance(usage, dict):
-            self._usage |= {name: value for name, value in usage.items() if value or name not in self._usage}
+            known = self._usage.keys() - {"output_tokens"}
+            self._usage |= {name: value for name, value in usage.items() if value or name not in known}
 
 
 def _seconds(text: str) -> float | None:

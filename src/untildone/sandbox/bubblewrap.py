@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
@@ -12,13 +13,15 @@ from pathlib import Path
 from typing import Literal
 
 from untildone.core.dataclass import dataclass
+from untildone.core.policy import NOT_LINUX
 from untildone.core.printable import one_line
 from untildone.errors import AgentError
 from untildone.sandbox.host import HostProcess, HostSpawner
 from untildone.sandbox.view import Mount, View
 from untildone.sandbox.walls import Close, MakeDoor, listening_in
 
-INSTALL = "install bubblewrap (`sudo apt-get install bubblewrap`)"
+_INSTALL = "install bubblewrap (`sudo apt-get install bubblewrap`)"
+_PERMIT = "let it make user namespaces (on Ubuntu, by an AppArmor profile; in a container, by its options)"
 
 # What root may do to files and its own processes. Without it, root could not become the user of a database server or
 # unpack an archive; with more of it, root could take the view away.
@@ -75,6 +78,8 @@ class Probe:
     as_user: bool = False
     trouble: str = ""
     """Why they cannot; "" when they can."""
+    remedy: str = ""
+    """What the user can do about it."""
 
 
 class Bubblewrap:
@@ -162,17 +167,19 @@ def _network_of(pid: int | str) -> Path:
 @cache
 def can_enclose() -> Probe:
     """Try it once. Containers and hardened systems may forbid what it needs."""
+    if sys.platform != "linux":
+        return Probe(trouble=NOT_LINUX, remedy="use --sandbox docker")
     # The system's own first: a PATH may lead to folders that an agent writes to.
     program = shutil.which("bwrap", path=os.defpath) or shutil.which("bwrap")
     if program is None:
-        return Probe(trouble="bubblewrap is not installed")
+        return Probe(trouble="bubblewrap is not installed", remedy=_INSTALL)
     said = ""
     for as_user in (False, True):
         view = View(mounts=(Mount(place="/tmp", kind="empty"),), root=os.geteuid() == 0, as_user=as_user)  # noqa: S108
         said = _failure([*enclosed(view, program=program), "true"])
         if not said:
             return Probe(program=program, as_user=as_user)
-    return Probe(trouble=f"bubblewrap cannot work here ({said})")
+    return Probe(trouble=f"bubblewrap cannot work here ({said})", remedy=_PERMIT)
 
 
 def _failure(argv: Sequence[str]) -> str:

@@ -135,7 +135,7 @@ class HostProcess:
         """The program and what serves it, all in its own session; empty if it waits for something in another one."""
         family = self.family()
         resting = family - self._in_other_sessions(family)
-        guards = {pid for pid in resting if _is_guard(pid)}
+        guards = {pid for pid in resting if _is_guard(pid) or _is_first_of_its_own(pid)}
         waited_for = {pid for pid in family - resting if guard.parent_of(pid) in resting - guards}
         return set() if waited_for else resting
 
@@ -383,6 +383,16 @@ def _wait_for_guards(pids: set[int]) -> None:
 def _is_guard(pid: int) -> bool:
     with contextlib.suppress(OSError):
         return os.fsencode(guard.__file__) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return False
+
+
+def _is_first_of_its_own(pid: int) -> bool:
+    """Whether it is the first process of a namespace: what lost its parent there becomes its child."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text("ascii", "replace").splitlines():
+            name, *numbers = line.split()
+            if name == "NSpid:":
+                return len(numbers) > 1 and numbers[-1] == "1"
     return False
 
 
