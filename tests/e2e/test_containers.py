@@ -9,7 +9,7 @@ import pytest
 
 from containers_kit import IMAGE, Engine, docker_engine, podman_engine
 from e2e.kit import Stage, finished, staged, working
-from patience import eventually
+from patience import PATIENCE, eventually
 from untildone.rehearsal.environment import DUMMY_KEY
 from untildone.rehearsal.scenario import Reply, Scenario, ToolCall
 
@@ -68,7 +68,7 @@ def test_a_night_with_a_message_a_stop_and_a_death_is_verified_and_landed(engine
         assert first.poll() is None, "\n".join(first.communicate())
         assert stage.here("message", "night", ORDER).returncode == 0
         stage.here("stop", "night")
-        first.communicate(timeout=120)
+        first.communicate(timeout=PATIENCE)
         assert engine.containers() == []
         second = stage.popen("resume", "night")
         eventually((stage.repo / "busy-4").exists, "the fourth iteration")
@@ -80,7 +80,7 @@ def test_a_night_with_a_message_a_stop_and_a_death_is_verified_and_landed(engine
         assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
         it_was_one_warm_agent_that_knew_what_it_had_to(stage)
         it_saw_the_image_and_no_secret(stage)
-        assert "two.txt" in stage.git("ls-tree", "--name-only", "main")
+        assert "two.txt" in stage.git("ls-tree", "--name-only", "work")
 
 
 def it_was_one_warm_agent_that_knew_what_it_had_to(stage: Stage) -> None:

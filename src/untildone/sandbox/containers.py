@@ -319,11 +319,13 @@ class Containers:
     def _sweep(self, is_left: Callable[[str], bool]) -> None:
         """Remove what is left of this sandbox, and containers of whose driver this is said."""
         ends_at = time.monotonic() + _REMOVE_PATIENCE
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        while time.monotonic() < ends_at:
             # One that ends by itself meanwhile cannot be removed, and may be there for a moment.
-            while (left := self._left(is_left)) and time.monotonic() < ends_at:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if not (left := self._left(is_left)):
+                    return
                 self._engine.ask("kill", *left)  # podman would first ask them to end, and wait
-                self._engine.ask("rm", "--force", "--volumes", *left, timeout=_REMOVE_PATIENCE)
+                self._engine.ask("rm", "--force", "--volumes", *left)
 
     def _left(self, is_left: Callable[[str], bool]) -> list[str]:
         found = self._engine.ask("ps", "--all", f"--filter=label={_DRIVER}", "--format", "{{.ID}}").stdout.split()
