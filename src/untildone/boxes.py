@@ -27,7 +27,7 @@ from untildone.git.agents_repository import AgentsRepository, without_login
 from untildone.git.credentials import login_for, remote_address
 from untildone.git.discard import discard
 from untildone.git.repository import Inside, Keeping, is_repository, public_repository
-from untildone.git.run import lend, path_outside
+from untildone.git.run import lend, path_outside, take_back
 from untildone.git.snapshot import refs_of
 from untildone.git.ssh_agent import LentAgent, lend_agent, ssh_host
 from untildone.ports import Sandbox, Watcher
@@ -159,13 +159,20 @@ def environment_outside(env: Mapping[str, str], options: AgentOptions, cwd: str)
 
 def box_for(lodger: Lodger, host: HostSpawner) -> Box:
     """The box of an agent. NoSandbox where there can be none; nothing falls back to the host by itself."""
-    troubles = []
+    troubles, folders = [], _writable(lodger.spec.options, lodger.spec.cwd, lodger.env)
     for kind in wanted_kinds(lodger.spec.options):
         try:
             return _box(kind, lodger, host)
         except NoSandbox as trouble:
             troubles.append(str(trouble))
+    take_back(folders)
     raise NoSandbox("; ".join(troubles))
+
+
+def distrust(options: AgentOptions, cwd: str, env: Mapping[str, str]) -> None:
+    """From now on git runs no program in what an agent is to be lent; an earlier one may have put some there."""
+    if wanted_kinds(options):
+        lend(_writable(options, cwd, env))
 
 
 def admitted(
@@ -201,7 +208,6 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
     options, config_dir = lodger.spec.options, lodger.config_dir
     # Looked at and written once, before any agent could change where it leads.
     tree, settings, access = admitted(options, lodger.spec.cwd, lodger.env, config_dir)
-    lend(_writable(options, lodger.spec.cwd, lodger.env))
     repository = _repository(lodger, tree)
     if not os.path.lexists(lodger.around):
         _settle_git(lodger.around / "home", environment_outside(os.environ, options, lodger.spec.cwd))

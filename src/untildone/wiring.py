@@ -244,7 +244,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
     """With those who work on it."""
     from untildone.agents.environment import STORE_MARKER
     from untildone.agents.last_words import ClaudeLedger
-    from untildone.boxes import find_remote
+    from untildone.boxes import distrust, environment_outside, find_remote
     from untildone.engine.parts import Parts
     from untildone.git.repository import Keeping as GitKeeping
     from untildone.git.workspace import open_workspace
@@ -261,7 +261,9 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
     marks = {CHECK_MARKER: run_id, STORE_MARKER: _place(around)}
     guard, withheld = tuple(behind_guard(whole_tree=True)), login_names(spec) | {config.SERVER_TOKEN}
     crew = _Crew(run_id, spec, policy, around, spawner)
-    crew.remote = await find_remote(spec, around.env)
+    if around.agent is None:
+        distrust(spec.options, spec.cwd, around.env)
+    crew.remote = await find_remote(spec, environment_outside(around.env, spec.options, spec.cwd))
     agent, reviewer = crew.worker(), crew.reviewer()
     at_work = crew.work_box
     inside = at_work.inside([box for box in crew.boxes if box is not at_work]) if at_work else None
@@ -358,9 +360,11 @@ async def _forge(spec: RunSpec, around: Surroundings, address: Callable[[], Awai
     if (landing.every, landing.strategy, spec.branch_per) == ("iteration", "rebase", "run"):
         # The same commits would be replayed on top of their own copies.
         raise ConfigError("rebasing what each iteration made needs a branch for each: add --branch-per iteration")
+    from untildone.boxes import environment_outside
     from untildone.forge.github import open_github
 
-    return await open_github(landing, await address(), around.env, around.clock)
+    env = environment_outside(around.env, spec.options, spec.cwd)
+    return await open_github(landing, await address(), env, around.clock)
 
 
 def _machine(spec: RunSpec, around: Surroundings) -> Machine:

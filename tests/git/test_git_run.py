@@ -1,13 +1,14 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from patience import PATIENCE, run_out, soon
 from processes import until_dead
 from untildone.errors import WorkspaceError
-from untildone.git.run import git
+from untildone.git.run import git, lend, take_back
 
 pytestmark = pytest.mark.anyio
 
@@ -82,3 +83,25 @@ async def test_too_late_ends_the_hook_too_and_leaves_no_lock(repo):
     pid = int((repo.path / ".git/hook-pid").read_text())
     await until_dead(pid)
     assert not (repo.path / ".git/index.lock").exists()
+
+
+async def test_a_git_that_an_agent_has_put_somewhere_is_never_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, lent, elsewhere = (tmp_path / name for name in ("tree", "lent", "elsewhere"))
+    for folder in (tree / ".git", tree / "bin", lent / "bin", elsewhere):
+        folder.mkdir(parents=True)
+    for folder in (tree / "bin", lent / "bin"):
+        (folder / "git").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+        (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"bin:{tree}/bin:{lent}/bin:{os.environ['PATH']}")
+    lend([lent])
+    try:
+        assert (await git(("--version",), cwd=tree)).text.startswith("git version")
+        shown = await git(("-c", "alias.path=!echo $PATH", "path"), cwd=elsewhere)
+        assert f"{lent}/bin" not in shown.text
+    finally:
+        take_back([lent])
+    assert not (tmp_path / "ran").exists()
+    await git(("--version",), cwd=elsewhere)
+    assert (tmp_path / "ran").exists(), "who works on the host finds what the PATH says"

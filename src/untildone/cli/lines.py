@@ -10,7 +10,6 @@ Tone = Literal["good", "bad", "warn", "quiet", "head", "plain"]
 
 # Shown by `log`; while one watches they only say what the lines around them say better.
 _BOOKKEEPING = (
-    ev.ContinuousResumed,
     ev.LandingPrepared,
     tr.AgentSession,
     tr.AgentStarted,
@@ -69,6 +68,8 @@ _TONES: dict[type[ev.Event], Tone] = {
 
 def is_worth_a_line(event: ev.Event) -> bool:
     """Would a person who watches, but not closely, want to read this?"""
+    if isinstance(event, ev.ContinuousResumed):
+        return bool(event.sandbox)  # what is in force
     if isinstance(event, tr.AgentSystem):
         return event.subtype in _TELLING
     return isinstance(event, _TOLD_OF_AGENTS) or not isinstance(event, (tr.AgentEvent, *_BOOKKEEPING))
@@ -79,6 +80,8 @@ def tone(event: ev.Event) -> Tone:
     match event:
         case ev.IterationValidation():
             return "good" if event.passed else "bad"
+        case ev.ContinuousResumed():
+            return "warn" if event.sandbox == "host" else "plain"
         case ev.ContinuousCompleted():
             return "good" if event.stop_reason in DONE else "warn"
         case _:

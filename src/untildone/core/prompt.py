@@ -38,7 +38,8 @@ _DENIED = (
 )
 _BOXED = (
     "You work in a sandbox: you see this folder, a home and /tmp of your own, and the tools of {tools}. The "
-    "network leads to {reached} alone. If the work cannot be done without something else, name it in your report."
+    "network leads to {reached} alone; localhost is the sandbox's own: start the services that you need. If the work "
+    "cannot be done without something else, name it in your report."
 )
 _REACHED = {
     "none": "the model",

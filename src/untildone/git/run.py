@@ -196,6 +196,11 @@ def lend(folders: Iterable[Path]) -> None:
     _lent.update(folders)
 
 
+def take_back(folders: Iterable[Path]) -> None:
+    """They were not lent: the user's own hooks may need programs in them."""
+    _lent.difference_update(folders)
+
+
 def _git_outside_of(cwd: Path) -> str:
     """Which git is started: never one in the tree it is asked about, where an agent may have put it."""
     top = next((place for place in (cwd, *cwd.parents) if os.path.lexists(place / ".git")), cwd)
