@@ -88,20 +88,20 @@ async def test_too_late_ends_the_hook_too_and_leaves_no_lock(repo):
 async def test_a_git_that_an_agent_has_put_somewhere_is_never_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tree, lent, elsewhere = (tmp_path / name for name in ("tree", "lent", "elsewhere"))
-    for folder in (tree / ".git", tree / "bin", lent / "bin", elsewhere):
+    tree, elsewhere = tmp_path / "tree", tmp_path / "elsewhere"
+    for folder in (tree / ".git", tree / "bin", elsewhere):
         folder.mkdir(parents=True)
-    for folder in (tree / "bin", lent / "bin"):
-        (folder / "git").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
-        (folder / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", f"bin:{tree}/bin:{lent}/bin:{os.environ['PATH']}")
-    lend([lent])
+    (tree / "bin" / "git").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (tree / "bin" / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"bin:{tree}/bin:{os.environ['PATH']}")
+    assert (await git(("--version",), cwd=tree / "bin")).text.startswith("git version"), "lent or not"
+    lend([tree])
     try:
-        assert (await git(("--version",), cwd=tree)).text.startswith("git version")
+        assert (await git(("--version",), cwd=elsewhere)).text.startswith("git version")
         shown = await git(("-c", "alias.path=!echo $PATH", "path"), cwd=elsewhere)
-        assert f"{lent}/bin" not in shown.text
+        assert f"{tree}/bin" not in shown.text
     finally:
-        take_back([lent])
+        take_back([tree])
     assert not (tmp_path / "ran").exists()
     await git(("--version",), cwd=elsewhere)
     assert (tmp_path / "ran").exists(), "who works on the host finds what the PATH says"
