@@ -1,6 +1,7 @@
 """A place to measure loops in: the scripted model as a process of its own, a repository, a home, nobody's login."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from untildone import rehearsal
 from untildone.agents.argv import find_claude
 from untildone.core.policy import Sandbox
 from untildone.rehearsal.environment import claude_environment
+from untildone.sandbox.containers import settings_of_engines
 
 HERE = Path(__file__).parent
 GOAL = "Take the next small step of the work."
@@ -37,7 +39,7 @@ def open_stage() -> Iterator[Stage]:
         folder = Path(name).resolve()
         (folder / "home").mkdir()
         with _scripted_model() as url:
-            env = claude_environment(folder / "home", url)
+            env = claude_environment(folder / "home", url) | settings_of_engines(os.environ)
             # Not the one on PATH: both loops shall run the same program on every machine.
             stage = Stage(folder=folder, repository=folder / "repository", env=env, claude=find_claude(path=""))
             _make_repository(stage)
