@@ -86,3 +86,12 @@ def test_a_place_that_cannot_be_written_disturbs_nothing(tmp_path: Path) -> None
     for place in (tmp_path / "run.wire", Path(os.devnull) / "run.wire"):
         WireNotes(place).request()(WHOLE)
     assert (tmp_path / "elsewhere").read_text() == "kept"
+
+
+def test_a_request_whose_client_left_before_the_reply_began_may_have_been_served(tmp_path: Path) -> None:
+    notes = WireNotes(tmp_path / "run.wire")
+    for reply in (WireReply(status=200, is_over=True), WireReply(status=502, is_over=True), WireReply(status=200)):
+        notes.request()(reply)
+    found = notes.passed()
+    assert found is not None
+    assert (found.unseen, found.unanswered) == (1, 1)

@@ -51,6 +51,9 @@ def test_a_key_becomes_a_way_that_adds_it_outside(
     [
         ({}, {}, True, "login", ""),
         ({"CLAUDE_CODE_OAUTH_TOKEN": "t"}, {}, False, "login", ""),
+        ({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, {}, True, "neither", "a gateway on this machine"),
+        ({"ANTHROPIC_BASE_URL": "http://[::1]:9/x"}, {}, True, "neither", "a gateway on this machine"),
+        ({"ANTHROPIC_BASE_URL": "https://localhost"}, {}, True, "neither", "a gateway on this machine"),
         ({}, {}, False, "neither", "there is no key and no login"),
         ({}, {"apiKeyHelper": "/bin/key"}, True, "neither", "the key comes from the program that `apiKeyHelper` names"),
         ({"CLAUDE_CODE_USE_BEDROCK": "1"}, {}, True, "neither", "CLAUDE_CODE_USE_BEDROCK is set"),
@@ -105,3 +108,24 @@ def test_settings_reach_the_inside_without_keys_and_without_what_prints_them() -
         "hooks": {"Stop": []},
         "env": {"CLAUDE_CODE_EFFORT": "high"},
     }
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("https://gateway.example/claude", "gateway.example"),
+        ("https://gateway.example:8443", "gateway.example:8443"),
+        ("http://10.0.0.7/", "10.0.0.7:80"),
+    ],
+)
+def test_a_login_goes_through_the_users_gateway(address: str, host: str) -> None:
+    """Its address may be in the settings as well as in the environment."""
+    for env, settings in (({"ANTHROPIC_BASE_URL": address}, {}), ({}, {"env": {"ANTHROPIC_BASE_URL": address}})):
+        access = model_access(env, settings, has_login=True)
+        assert (access.kind, access.hosts[-1]) == ("login", host)
+        assert environment_inside(env, access, port=1)["ANTHROPIC_BASE_URL"] == address
+
+
+def test_a_login_of_the_settings_is_lent_too() -> None:
+    access = model_access({}, {"env": {"CLAUDE_CODE_OAUTH_TOKEN": "t"}}, has_login=False)
+    assert environment_inside({}, access, port=1)["CLAUDE_CODE_OAUTH_TOKEN"] == "t"

@@ -6,10 +6,13 @@ import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx2
 import pytest
 
+from patience import PATIENCE
+from untildone.agents.wire_notes import WireNotes
 from untildone.core.door import MODEL_HOST, Refused, Table, host_rules, model_way
 from untildone.core.wire_book import WireReply
 from untildone.ports import Watcher
@@ -37,6 +40,12 @@ async def beyond(handler: Handler) -> AsyncIterator[int]:
 
 class KilledNow(OSError):
     """Ends what the door does with one connection."""
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not holds():
+            await asyncio.sleep(0.01)
 
 
 class Stage:
@@ -167,6 +176,36 @@ async def test_a_reply_is_noted_before_its_end_is_passed_on(kind: str, pieces: t
                     passed += piece
     assert noted[:1] == ["msg_1"]
     assert passed == b"".join(pieces[: 1 if kind == "application/json" else 2])
+
+
+async def test_a_client_that_leaves_before_the_reply_begins_leaves_a_note(tmp_path: Path) -> None:
+    """Claude Code does so when it is interrupted; the model may have served the whole of it."""
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await gone.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        for piece in STREAM:
+            writer.write(piece)
+        writer.close()
+
+    notes = WireNotes(tmp_path / "run.wire")
+    async with beyond(late) as port:
+        stage = Stage(Table(ways=(model_way(f"http://127.0.0.1:{port}", KEY),)))
+        stage.door = Door(stage.table, Watcher(asked=notes.request, refused=stage.refused.append))
+        async with stage.open():
+            _, writer = await asyncio.open_connection("127.0.0.1", stage.port)
+            writer.write(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}")
+            await asked.wait()
+            assert (found := notes.passed()) is not None
+            assert found.unanswered == 1
+            writer.transport.abort()
+            gone.set()
+            await until(lambda: (now := notes.passed()) is not None and not now.unanswered)
+    assert (found := notes.passed()) is not None
+    assert found.unseen + len(found.begun) + len(found.replies) == 1, "it is in one of the columns, whatever was seen"
 
 
 async def test_errors_of_the_model_are_passed_on_and_noted() -> None:

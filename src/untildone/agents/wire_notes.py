@@ -55,12 +55,14 @@ class WireNotes:
             return None
         answered = [reply for reply in notes.values() if reply.message_id]
         cut = [reply for reply in answered if not reply.is_whole]
+        unknown = [reply for reply in notes.values() if reply.status in {0, OK} and not reply.message_id]
         last = next((reply for reply in reversed(notes.values()) if reply.status), WireReply())
         return Passed(
             replies=tuple(_whole(reply) for reply in answered if reply.is_whole),
             begun=tuple(_begun(reply) for reply in cut if reply.is_over),
             under_way=tuple(_begun(reply) for reply in cut if not reply.is_over),
-            unanswered=sum(not reply.status for reply in notes.values()),
+            unseen=sum(reply.is_over for reply in unknown),
+            unanswered=sum(not reply.is_over for reply in unknown),
             refused=last.status if last.status != OK else 0,
             retry_after=last.retry_after,
         )

@@ -145,6 +145,24 @@ def host_rule(text: str) -> HostRule:
     return HostRule(name=name, port=port)
 
 
+def host_of(address: str) -> str:
+    """The host of a web address, as a rule names it."""
+    scheme, _, rest = address.strip().lower().partition("://")
+    authority = rest.partition("/")[0].rpartition("@")[2]
+    name, port = _parted(authority, otherwise=_HTTP if scheme == "http" else _HTTPS)
+    return str(HostRule(name=name, port=port or 0))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, with or without a port, is this machine itself."""
+    name = _parted(host.lower())[0]
+    return (
+        name == "localhost"
+        or name.endswith(".localhost")
+        or (_is_address(name) and ipaddress.ip_address(name).is_loopback)
+    )
+
+
 def _parted(word: str, otherwise: int = _HTTPS) -> tuple[str, int | None]:
     """A host and its port; None for one that is none."""
     if word.startswith("["):

@@ -1,10 +1,11 @@
 """How an agent in a sandbox gets at the model: with a key that stays outside, or with a login that is lent to it."""
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any, Literal
 
 from untildone.core.dataclass import dataclass
-from untildone.core.door import Way, model_way
+from untildone.core.door import Way, host_of, is_loopback, model_way
 
 KEY = "ANTHROPIC_API_KEY"
 TOKEN = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105 - a name
@@ -30,11 +31,15 @@ class ModelAccess:
     way: Way | None = None
     said: str = ""
     """Why there is neither."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What the agent is told of a login."""
+    gateway: str = ""
+    """The host that a login goes through, as a rule names it; "" for Anthropic's own."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """What must be reached besides the way."""
-        return LOGIN_HOSTS if self.kind == "login" else ()
+        return (*LOGIN_HOSTS, *([self.gateway] if self.gateway else [])) if self.kind == "login" else ()
 
 
 def model_access(env: Mapping[str, str], settings: Mapping[str, Any], *, has_login: bool) -> ModelAccess:
@@ -52,10 +57,20 @@ def model_access(env: Mapping[str, str], settings: Mapping[str, Any], *, has_log
     elif helper is not None:
         return ModelAccess(kind="neither", said=f"the key comes from the program that `{helper}` names")
     elif has_login or given.get(LOGIN):
-        return ModelAccess(kind="login")
+        return _login_access(given)
     else:
         return ModelAccess(kind="neither", said=NO_LOGIN)
     return ModelAccess(kind="key", way=model_way(given.get(ADDRESS) or MODEL_ADDRESS, adds))
+
+
+def _login_access(given: Mapping[str, str]) -> ModelAccess:
+    gateway = host_of(given[ADDRESS]) if given.get(ADDRESS) else ""
+    if is_loopback(gateway):
+        said = f"the login goes through a gateway on this machine ({ADDRESS}), which is not reached from inside"
+        return ModelAccess(kind="neither", said=said)
+    return ModelAccess(
+        kind="login", env={name: given[name] for name in (LOGIN, ADDRESS) if given.get(name)}, gateway=gateway
+    )
 
 
 def _headers(text: str) -> list[tuple[str, str]]:
@@ -109,7 +124,5 @@ def environment_inside(
     door = f"http://127.0.0.1:{port}"
     proxies = {name: door for word in ("HTTP_PROXY", "HTTPS_PROXY") for name in (word, word.lower())}
     own = dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1")
-    model = {ADDRESS: door, KEY: PLACEHOLDER} if access.kind == "key" else {}
-    if access.kind == "login" and env.get(LOGIN):
-        model = {LOGIN: env[LOGIN]}
-    return seen | proxies | own | model | {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "TMPDIR": "/tmp"}  # noqa: S108
+    model = {ADDRESS: door, KEY: PLACEHOLDER} if access.kind == "key" else access.env
+    return {**seen, **proxies, **own, **model} | {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "TMPDIR": "/tmp"}  # noqa: S108

@@ -121,7 +121,7 @@ def _with_passed(outcome: Outcome, passed: Passed, cut: float) -> Outcome:
         cost_usd=cost if larger or outcome.cost_usd is None else outcome.cost_usd,
         usage=sum((reply.usage for reply in passed.replies), Usage()) if larger else outcome.usage,
         estimated_usd=guessed + cut,
-        unseen_requests=0 if is_clean(outcome) else passed.unanswered,
+        unseen_requests=passed.unseen + (0 if is_clean(outcome) else passed.unanswered),
         failure=failure,
     )
 

@@ -99,7 +99,7 @@ def close_unfinished(state: LoopState, fault: Fault, error: str, passed: Passed 
         retry_allowed=True,
         cost_usd=None if left.spend.unknown_costs else left.spend.cost_usd,
         estimated_usd=left.spend.estimated_usd + cut,
-        unseen_requests=0 if passed is None else passed.unanswered,
+        unseen_requests=0 if passed is None else passed.unseen + passed.unanswered,
         session_id=left.session_id,
         usage=left.spend.usage,
         duration_seconds=max(0.0, state.last_at - left.started_at),

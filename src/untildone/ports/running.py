@@ -197,8 +197,10 @@ class Passed:
     """Whose end did not pass, and will not."""
     under_way: tuple[AgentReplyStarted, ...] = ()
     """Whose end has not passed yet."""
+    unseen: int = 0
+    """Requests whose client left before anything of the reply was seen: served or not, it cannot be known."""
     unanswered: int = 0
-    """Requests without any answer so far: served or not, it cannot be known."""
+    """Requests without any answer so far."""
     refused: int = 0
     """The status of the last answer, if that was an error."""
     retry_after: float | None = None
