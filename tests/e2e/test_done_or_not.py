@@ -34,7 +34,9 @@ def test_words_that_are_no_claim_stop_nothing_n_means_n_and_every_reply_is_booke
         assert not Path(stage.env["CLAUDE_CONFIG_DIR"]).exists()
 
 
+@pytest.mark.soak
 def test_changes_and_reading_are_work_and_the_same_error_again_and_again_is_not(tmp_path: Path) -> None:
+    """Outside the soak: tests/core/test_breaker.py and test_progress.py, and the stuck agents of tests/corpus."""
     same = Reply(text=working("Error: the test still fails at line 12. I changed the code."))
     changes = ((bash("echo $RANDOM$RANDOM >> a.txt"), same),) * 3
     looks = tuple((bash(f"ls -la {n} 2>/dev/null; true"), Reply(text=working("I looked."))) for n in range(3))

@@ -88,23 +88,6 @@ def test_kill_nine_while_a_tool_runs_and_in_the_middle_of_a_reply(tmp_path: Path
         assert stage.git("show", "HEAD:half.txt") == "half\n"
 
 
-def test_ctrl_c_stops_books_and_keeps_the_half_done_work(tmp_path: Path) -> None:
-    number = any_number()
-    first = (bash("echo half > half.txt", input_tokens=3000), stays(number))
-    with staged(tmp_path, Scenario(name="stopped", iterations=(first,))) as stage:
-        loop = stage.popen(*RUN, "--json")
-        eventually(lambda: len(told(stage, "agent.reply")) == 2 and len(sleepers(number)) == 1)
-        loop.send_signal(signal.SIGINT)
-        out, _ = loop.communicate(timeout=400)
-        assert loop.returncode == 130
-        result = json.loads(out)
-        assert (result["exit_reason"], result["success"]) == ("shutdown_signal", False)
-        assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-9)
-        assert (sleepers(number), living_of(result["run_id"])) == (set(), [])
-        assert (stage.repo / "half.txt").exists()
-        assert f"refs/untildone/{result['run_id']}/1" in stage.git("for-each-ref")
-
-
 @pytest.mark.soak
 def test_a_reply_that_was_served_but_never_seen_is_unknown_not_free(tmp_path: Path) -> None:
     """A machine under load: Claude gets no turn between the reply's arrival and its own end."""
@@ -136,28 +119,38 @@ def written(transcripts: Path) -> set[str]:
 @pytest.mark.parametrize(
     "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.soak)], ids=["stopped", "killed"]
 )
-def test_subagents_are_paid_for_however_it_ends(tmp_path: Path, how: signal.Signals) -> None:
+def test_subagents_are_paid_for_and_half_done_work_is_kept_however_it_ends(tmp_path: Path, how: signal.Signals) -> None:
     """Their replies are in no result when the run is cut off; Claude's transcripts know them."""
+    number = any_number()
     works = Reply(
         when="cc_is_subagent", text="Counting.", tools=(ToolCall("Bash", {"command": "echo {n}"}),),
         input_tokens=30_000, output_tokens=1000, repeat=2,
     )  # fmt: skip
     hangs = Reply(when="cc_is_subagent", text="Counted.", input_tokens=30_000, latency=300)
     asks = {"description": "count", "prompt": "Count.", "subagent_type": "general-purpose"}
+    half = bash(f"echo half > half.txt; setsid sleep {number} & true", input_tokens=3000)
     sends = Reply(text="Go.", tools=(ToolCall("Agent", asks),), input_tokens=10_000)
-    first = (works, hangs, sends, Reply(text=working()))
+    first = (works, hangs, half, sends, Reply(text=working()))
     scenario = Scenario(name="sub", iterations=(first, DONE, DONE))
     with staged(tmp_path, scenario) as stage:
         args = ("run", "count", "-m", "3", "--name", "counter", "--skip-permissions", "--json")
         loop = stage.popen(*args)
         transcripts = Path(stage.env["CLAUDE_CONFIG_DIR"]) / "projects"
-        eventually(lambda: len(stage.model.ledger.served()) >= 4 and len(written(transcripts)) == 4)
+        eventually(lambda: len(stage.model.ledger.served()) >= 5 and len(written(transcripts)) == 5)
+        assert len(sleepers(number)) == 1
         loop.send_signal(how)
-        loop.communicate(timeout=400)
+        out, _ = loop.communicate(timeout=400)
         if how is signal.SIGKILL:
             stage.untildone(*args)
+        else:
+            assert loop.returncode == 130
+            ended = json.loads(out)
+            assert (ended["exit_reason"], ended["success"]) == ("shutdown_signal", False)
+            assert f"refs/untildone/{ended['run_id']}/1" in stage.git("for-each-ref")
         result = json.loads(stage.here("status", "counter", "--json").stdout)
         assert result["total_cost_usd"] == pytest.approx(stage.ledger_usd(), abs=1e-6)
+        assert (sleepers(number), living_of(result["run_id"])) == (set(), [])
+        assert (stage.repo / "half.txt").exists()
 
 
 def test_background_agents_that_wake_each_other_do_not_go_on_for_ever(tmp_path: Path) -> None:

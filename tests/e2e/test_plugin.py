@@ -56,7 +56,9 @@ def newest(here: House) -> dict[str, str]:
     return found
 
 
+@pytest.mark.soak
 def test_the_cap_on_stops_is_told_before_it_bites(tmp_path: Path) -> None:
+    """Outside the soak: test_the_user_is_told_before_claude_code_lets_go in tests/hook/test_stopping.py."""
     with house(tmp_path) as here, here.session() as claude:
         said = claude.say(f"{START} 11")
         assert "`untildone plugin install` lifts that" in said.notices.splitlines()[0]
@@ -86,7 +88,9 @@ def test_the_cap_is_raised_and_both_ways_at_once_are_one(tmp_path: Path) -> None
         assert (said.requests, "no turns are left, not done (after 3 turns)" in said.notices) == (3, True)
 
 
+@pytest.mark.soak
 def test_a_second_session_is_never_held(tmp_path: Path) -> None:
+    """Outside the soak: test_another_session_is_never_captured in tests/hook/test_stopping.py."""
     with (
         house(tmp_path, each=((bash(WAIT), HALF), (DONE,), (HALF,))) as here,
         here.session() as held,

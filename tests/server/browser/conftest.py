@@ -20,6 +20,7 @@ FLAGS = [
     "--disable-gpu",
     "--disable-background-networking",
     "--disable-component-update",
+    "--process-per-site",
     # These names lead here, as their owner can make it.
     "--host-resolver-rules=MAP *.evil.example 127.0.0.1",
 ]

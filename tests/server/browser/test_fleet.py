@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
 from patience import PATIENCE
@@ -77,7 +78,9 @@ def test_a_filter_holds_while_things_happen(room: Room, stage: Stage) -> None:
     expect(paused.locator("#nothing")).to_be_visible()
 
 
+@pytest.mark.soak
 def test_a_run_that_nobody_drives_is_interrupted_everywhere(room: Room, stage: Stage) -> None:
+    """Outside the soak: tests/server/test_silence.py, test_folding.py and test_archive_runs.py."""
     stage.tell("left", plays.running("left", "left"), sandbox="left")
     fleet, page = room.page(), room.page()
     fleet.goto(f"{stage.url}/?text=left&status=running")

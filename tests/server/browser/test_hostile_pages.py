@@ -121,7 +121,7 @@ def is_logged_in(page: Page, server: Served) -> bool:
     return page.locator(".who").inner_text() == "operator"
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "www.evil.example"])
+@pytest.mark.parametrize("name", ["127.0.0.1", pytest.param("www.evil.example", marks=pytest.mark.soak)])
 def test_a_page_of_somebody_else_gets_nothing_done(server: Served, visitor: BrowserContext, name: str) -> None:
     server.run(server.archive.orders.put("victim", "for the worker alone", "user_message", now=1.0))
     page = visitor.new_page()

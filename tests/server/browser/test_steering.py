@@ -195,7 +195,9 @@ def test_a_session_that_ended_is_told_beside_the_button(room: Room, stage: Stage
     room.complaints.clear()  # the browser's own word about the status
 
 
+@pytest.mark.soak
 def test_a_server_that_is_away_is_told_in_the_dialog_and_nothing_is_lost(room: Room, tmp_path: Path) -> None:
+    """Outside the soak: the refusal above, and test_a_browser_that_returns_goes_on_where_it_was."""
     stage = Stage(tmp_path)
     try:
         stage.start()
