@@ -24,8 +24,8 @@ HOOKS = {"PostToolUse": [{"hooks": [{"type": "command", "command": "readlink /pr
 GOAL = ("run", "two files", "-m", "9", "--name", "night", "--skip-permissions", "--land", "merge")
 
 
-def bash(command: str) -> Reply:
-    return Reply(text="Working.", tools=(ToolCall(name="Bash", input={"command": MARK + command}),))
+def bash(command: str, mark: str = MARK) -> Reply:
+    return Reply(text="Working.", tools=(ToolCall(name="Bash", input={"command": mark + command}),))
 
 
 NIGHT = Scenario(
@@ -108,7 +108,7 @@ def it_saw_the_image_and_no_secret(stage: Stage) -> None:
 
 
 def test_the_image_that_is_built_is_used_where_no_other_is_named(tmp_path: Path) -> None:
-    work = (bash("python3 -c 'print(6 * 7)' > answer.txt && gcc --version"), Reply(text=finished()))
+    work = (bash("python3 -c 'print(6 * 7)' > answer.txt && gcc --version", mark=""), Reply(text=finished()))
     with docker_engine() as (engine, _), staged(tmp_path, Scenario(name="built", iterations=(work,))) as stage:
         stage.env |= engine.env
         refused = stage.here(*GOAL, "--sandbox", "docker", "--check", "test -f answer.txt")
