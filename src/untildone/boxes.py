@@ -1,6 +1,7 @@
 """Puts together the sandbox of an agent: what it sees, what it is told, and the door that leads out of it."""
 
 import asyncio
+import hashlib
 import os
 import subprocess
 import sys
@@ -39,7 +40,7 @@ from untildone.sandbox.containers import DEFAULT_IMAGE, Containers, find_engine,
 from untildone.sandbox.host import HostSpawner, behind_guard
 from untildone.sandbox.view import View
 from untildone.sandbox.walls import Walls
-from untildone.store.leftovers import BOXES
+from untildone.store.leftovers import BOXES, CACHES
 
 _MOST_HOSTS = 50
 _FILES = "files"
@@ -222,7 +223,8 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
             is_named="CLAUDE_CONFIG_DIR" in lodger.env,
         )
         git = plain if repository is None else repository.mounts(may_write=not lodger.is_reader)
-        return _view(lodger, kind, tree, (*lodge(lodging, access, settings), *git))
+        caches = _caches(lodger, tree) if kind in ENGINES and not lodger.is_reader else ()
+        return _view(lodger, kind, tree, (*lodge(lodging, access, settings), *git, *caches))
 
     env = {**environment_inside(lodger.env, access, port=PORT, passed=options.pass_env), **lodger.remote.env}
     env |= _ssh_agent(lodger).env
@@ -258,7 +260,8 @@ def _walls(kind: str, lodger: Lodger, host: HostSpawner, look: Callable[[str], V
         bounds=_bounds(lodger),
     )  # fmt: skip
     # Claude Code refuses to work as root without permissions where this does not say that it may.
-    return walls, {"IS_SANDBOX": "1"} if engine.root else {}
+    more = {"IS_SANDBOX": "1"} if engine.root else {}
+    return walls, more | {"npm_config_cache": str(_home(lodger.env) / ".cache" / "npm")}
 
 
 def _without_places(env: Mapping[str, str], seen: View) -> dict[str, str]:
@@ -289,6 +292,14 @@ def _place_of_git(lodger: Lodger, tree: Path) -> Lent:
         return ((mark, mark, False),)
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
     return ((own, mark, True),)
+
+
+def _caches(lodger: Lodger, tree: Path) -> Lent:
+    """What tools fetched for this tree in earlier runs: an agent elsewhere cannot have put anything there."""
+    kept = lodger.state_dir / CACHES / hashlib.sha256(os.fsencode(tree)).hexdigest()[:16]
+    kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.utime(kept)
+    return ((kept, _home(lodger.env) / ".cache", True),)
 
 
 def _bounds(lodger: Lodger) -> Bounds:

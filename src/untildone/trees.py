@@ -20,7 +20,7 @@ from untildone.git.snapshot import SavedState, free_name, save_tree, saved_state
 from untildone.git.worktree_fate import Fate
 from untildone.git.worktrees import add, default_place, remove
 from untildone.ports import EventLog
-from untildone.store.leftovers import BOXES, ROOMS, clear_leftovers
+from untildone.store.leftovers import BOXES, CACHES, ROOMS, clear_leftovers
 
 FOLDERS = "folders"
 """Where in the store the history of plain folders is kept."""
@@ -176,7 +176,8 @@ async def tidying(log: EventLog, store: Path, before: float) -> AsyncIterator[No
 
 async def _tidy(log: EventLog, store: Path, before: float) -> None:
     await asyncio.to_thread(clear_leftovers, store, before)
-    await asyncio.to_thread(_leave_boxes, store / BOXES, before)
+    for kept in (BOXES, CACHES):
+        await asyncio.to_thread(_leave_boxes, store / kept, before)
     await sweep_rooms(log, store)
     await log.trim_ended(before=before, most=TRIM_AT_START)
 

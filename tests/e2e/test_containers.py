@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.claude, pytest.mark.soak]
 NOTE = "the second file comes next"
 ORDER = "mind the second file"
 # Who works in the same container sees the same namespace.
-MARK = "readlink /proc/self/ns/pid >> spaces.txt; env >> seen.txt; ls -A ~ /tmp >> seen.txt; "
+MARK = "readlink /proc/self/ns/pid >> spaces.txt; env >> seen.txt; ls -A ~ /tmp >> seen.txt; touch ~/.cache/kept; "
 BUSY = "touch busy-{number}; (timeout 1000 tail -f /dev/null &); setsid timeout 1000 tail -f /dev/null"
 HOOKS = {"PostToolUse": [{"hooks": [{"type": "command", "command": "readlink /proc/self/ns/pid >> hooked.txt"}]}]}
 GOAL = ("run", "two files", "-m", "9", "--name", "night", "--skip-permissions", "--land", "merge")
@@ -101,6 +101,8 @@ def it_saw_the_image_and_no_secret(stage: Stage) -> None:
     assert hooked <= {*(stage.repo / "spaces.txt").read_text().split()}
     ours = str(Path("/proc/self/ns/mnt").readlink())
     assert ours not in (stage.repo / "committed.txt").read_text().split()
+    assert len([*(stage.tmp / "state" / "caches").glob("*/kept")]) == 1
+    assert not Path(stage.env["HOME"], ".cache", "kept").exists()
     seen = (stage.repo / "seen.txt").read_text()
     assert DUMMY_KEY not in seen
     assert "kept-outside-of-the-sandbox" in seen

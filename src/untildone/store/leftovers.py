@@ -16,6 +16,8 @@ ROOMS = "rooms"
 """The folder with the fresh checkouts that checks run in."""
 BOXES = "boxes"
 """The folder with what agents in sandboxes have for a home."""
+CACHES = "caches"
+"""The folder with what tools in containers have fetched, for each tree."""
 CRASH_LOGS_KEPT = 20
 
 
