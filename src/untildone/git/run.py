@@ -204,16 +204,23 @@ def take_back(folders: Iterable[Path]) -> None:
 def _git_outside_of(cwd: Path) -> str:
     """Which git is started: never one in the tree it is asked about, where an agent may have put it."""
     top = next((place for place in (cwd, *cwd.parents) if os.path.lexists(place / ".git")), cwd)
-    return shutil.which("git", path=path_outside(os.environ.get("PATH", os.defpath), {*_lent, top})) or "git"
+    tops = [os.path.realpath(folder) for folder in (*_lent, top)]
+    for place in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        # Looked at only where there is a git: this is done for every command.
+        if (found := shutil.which("git", path=place)) and _is_outside(place, tops):
+            return found
+    return "git"
 
 
 def path_outside(path: str, folders: Collection[Path]) -> str:
     """Where programs are looked for, without places in these folders."""
     tops = [os.path.realpath(folder) for folder in folders]
-    kept = (place for place in path.split(os.pathsep) if place.startswith("/"))
-    return os.pathsep.join(
-        place for place in kept if not any(Path(os.path.realpath(place)).is_relative_to(top) for top in tops)
-    )
+    return os.pathsep.join(place for place in path.split(os.pathsep) if _is_outside(place, tops))
+
+
+def _is_outside(place: str, tops: Collection[str]) -> bool:
+    real = os.path.realpath(place)
+    return place.startswith("/") and not any(real == top or real.startswith(f"{top.rstrip('/')}/") for top in tops)
 
 
 def _environment(withheld: Collection[str]) -> dict[str, str]:
