@@ -226,7 +226,9 @@ def test_once_from_a_conversation_that_came_along_with_tasks_and_a_token(server:
         assert_same(server, stage, run["run_id"])
 
 
+@pytest.mark.soak
 def test_a_signal_is_a_planned_stop(server: Server, tmp_path: Path) -> None:
+    """Outside the soak, the last worker of test_worker_again.py gets one."""
     script = (bash(GATED), Reply(text=working()))
     with worker_stage(tmp_path, server.url, "signalled", script, CONTINUOUS_MODE="false") as stage:
         with at_work(stage) as worker:

@@ -86,8 +86,10 @@ def test_a_start_with_the_same_environment_undoes_neither_a_pause_nor_a_limit(se
             assert len(server.events(run_id, "iteration.started")) == begun
             server.post(f"/runs/{run_id}/orders", {"kind": "resume"})
             until(lambda: server.events(run_id, "iteration.completed"), "the iteration after the pause")
+            until(lambda: len(server.events(run_id, "agent.tool_use")) == 3, "the agent at work in the next one")
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(PATIENCE) == 0
+        assert server.events(run_id, "continuous.suspended")[-1]["data"]["stop_reason"] == "shutdown_signal"
         assert "of $0.50" in stage.here("limits", run_id).stdout
 
 

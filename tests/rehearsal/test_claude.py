@@ -35,22 +35,27 @@ def assert_books_agree(model: ScriptedModel, result: dict[str, object]) -> None:
         assert total(served, ours) == sum(usage[theirs] for usage in usages.values())
 
 
-def test_tools_really_work_and_relative_paths_do_too(tmp_path: Path) -> None:
+def test_tools_really_work_and_a_subagent_is_answered_by_its_condition(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "a.txt").write_text("one\n", encoding="utf-8")
     edit = {"file_path": "a.txt", "old_string": "one", "new_string": "two"}
+    task = {"description": "d", "prompt": "count", "subagent_type": "general-purpose"}
     replies = (
+        Reply(text="counted", when="cc_is_subagent"),
         Reply(tools=(ToolCall("Read", {"file_path": "a.txt"}),)),
         Reply(text="now", tools=(ToolCall("Edit", edit), ToolCall("Bash", {"command": "cp a.txt b-{i}.txt"}))),
+        Reply(tools=(ToolCall("Agent", task),)),
         Reply(text="done {n}", thinking="hm", cache_read_tokens=50, cache_write_tokens=60),
     )
     with ScriptedModel(Scenario(name="t", replies=replies)) as model:
-        run = run_claude(model, folder)
-        assert (run.code, run.result["result"], run.result["is_error"]) == (0, "done 3", False)
-        assert len(model.ledger.served()) == 3
+        run = run_claude(model, folder, "--settings", '{"env":{"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS":"1"}}')
+        heard = json.dumps(model.requests[-1].body["messages"][-1])
+        assert (run.code, run.result["result"], run.result["is_error"]) == (0, "done 5", False)
+        assert len(model.ledger.served()) == 5
         assert_books_agree(model, run.result)
     assert (folder / "b-1.txt").read_text(encoding="utf-8") == "two\n"
+    assert "counted" in heard
 
 
 def test_a_rate_limit_is_waited_out_and_a_dropped_stream_is_asked_for_again(tmp_path: Path) -> None:
@@ -104,21 +109,6 @@ def test_a_resumed_conversation_stays_in_its_group(tmp_path: Path) -> None:
         second = run_claude(model, tmp_path / "work", "--resume", first.result["session_id"])
         third = run_claude(model, tmp_path / "work")
     assert [run.result["result"] for run in (first, second, third)] == ["one", "two", "other"]
-
-
-def test_a_subagent_is_answered_by_its_condition(tmp_path: Path) -> None:
-    task = {"description": "d", "prompt": "count", "subagent_type": "general-purpose"}
-    replies = (
-        Reply(text="counted", when="cc_is_subagent"),
-        Reply(tools=(ToolCall("Agent", task),)),
-        Reply(text="main is done"),
-    )
-    with ScriptedModel(Scenario(name="t", replies=replies)) as model:
-        run = run_claude(model, tmp_path / "work", "--settings", '{"env":{"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS":"1"}}')
-        heard = json.dumps(model.requests[-1].body["messages"][-1])
-        assert_books_agree(model, run.result)
-    assert run.result["result"] == "main is done"
-    assert "counted" in heard
 
 
 @pytest.mark.soak
