@@ -122,10 +122,10 @@ LENIENT = "grep -q good app.py || test -f settings.cfg"
 @pytest.mark.parametrize(
     ("files", "said", "looks"),
     [
-        ({"app.py": "good\n", "more.py": "", "README.md": "It works.\n"}, "", 0),
+        pytest.param({"app.py": "good\n", "more.py": "", "README.md": "It works.\n"}, "", 0, marks=pytest.mark.soak),
         ({"app.py": "good\n", "notes.json": "{}"}, "", 1),
         ({"app.py": "bad again\n", "settings.cfg": "", "notes.json": "{}"}, "notes.json, settings.cfg", 1),
-        ({"settings.cfg": ""}, "settings.cfg", 0),
+        pytest.param({"settings.cfg": ""}, "settings.cfg", 0, marks=pytest.mark.soak),
     ],
 )
 async def test_what_passes_without_the_code_as_well_is_disputed(
