@@ -36,6 +36,8 @@ _BOX, _DRIVER = "untildone.box", "untildone.driver"
 """Labels: what a container belongs to, and the process that must live for it to stay."""
 _OWN = ("DOCKER_", "CONTAINER_", "CONTAINERS_", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "DBUS_SESSION_BUS_ADDRESS")
 """Beginnings of variables that steer an engine's client."""
+_MOST_PROCESSES = 1 << 22
+"""The kernel counts no further."""
 _MOST_OF_USER = 32768
 """Processes of the same user, inside and outside: an engine counts both."""
 _MARGIN = 1.25
@@ -60,6 +62,11 @@ done
 echo ready
 exec cat >/dev/null
 """
+
+
+_PIPE = "/untildone-output"
+# What a program says comes to the loop by itself. The engine would pass on every piece of it through three processes.
+_TELL_US = ("sh", "-c", f'exec "$@" >{_PIPE}', "sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +186,7 @@ class Containers:
         self._holder: HostProcess | None = None
         self._make_door: MakeDoor | None = None
         self._close: Close = lambda: None
+        self._pipes = Path()
         self._holding = asyncio.Lock()
 
     @asynccontextmanager
@@ -186,10 +194,12 @@ class Containers:
         """sandbox.Walls."""
         self._make_door = make_door
         await asyncio.to_thread(self._sweep, _is_left_behind)
+        self._pipes = Path(tempfile.mkdtemp(prefix="untildone-"))
         try:
             await self._hold()
             yield
         finally:
+            shutil.rmtree(self._pipes, ignore_errors=True)
             self._close()
             if self._holder is not None:
                 await self._holder.close_stdin()
@@ -208,9 +218,11 @@ class Containers:
         named = [f"--env={one}" for one in env if one not in own or one == "HOME"]
         place = os.path.realpath(cwd)
         words = await asyncio.to_thread(self._run, place, name, f"--network=container:{self._name}")
+        pipe = self._pipes / name
+        lent = _words_of_mount(Mount(place=_PIPE, kind="read", source=str(pipe)))
         process = await self._host.spawn(
-            (*words, *named, f"--workdir={place}", self._image, *argv),
-            cwd=cwd, env={**env, **own}, stdin=stdin, apart=True,
+            (*words, *named, f"--mount={lent}", f"--workdir={place}", self._image, *_TELL_US, *argv),
+            cwd=cwd, env={**env, **own}, stdin=stdin, apart=True, pipe=_opened(pipe),
         )  # fmt: skip
         try:
             pid = await self._first_process(process, name)
@@ -230,6 +242,7 @@ class Containers:
     def _run(self, cwd: str, name: str, network: str) -> tuple[str, ...]:
         """The words that start a container, but for the image and the program."""
         # The kernel ends whatever it likes: what the loop watches is a little less, and ends before that.
+        pids = min(int(self._bounds.pids * _MARGIN), _MOST_PROCESSES)
         memory = min(int(self._bounds.memory * _MARGIN) + _SHARED_MEMORY, _memory_of_machine())
         seen = sorted(self._look(cwd).mounts, key=lambda one: len(Path(one.place).parts))
         make_places(seen)
@@ -237,7 +250,7 @@ class Containers:
             self._engine.program, "run", "--rm", "--interactive", "--init", f"--name={name}", network,
             f"--label={_BOX}={self._name}", f"--label={_DRIVER}={_this_process()}", *self._engine.flags,
             "--cap-drop=ALL", "--security-opt=no-new-privileges", "--security-opt=label=disable", "--read-only",
-            f"--pids-limit={int(self._bounds.pids * _MARGIN)}", f"--memory={memory}", f"--shm-size={_SHARED_MEMORY}",
+            f"--pids-limit={pids}", f"--memory={memory}", f"--shm-size={_SHARED_MEMORY}",
             "--log-driver=none", "--entrypoint=", "--tmpfs=/run:exec",
             *(word for mount in seen for word in ("--mount", _words_of_mount(mount))),
         )  # fmt: skip
@@ -335,6 +348,13 @@ class Containers:
         lines = self._engine.ask("inspect", "--type=container", "--format", labels, *found).stdout.splitlines()
         split = [line.split(" ", 2) for line in lines]
         return [number for number, box, driver in split if box == self._name or is_left(driver)]
+
+
+def _opened(pipe: Path) -> tuple[int, int]:
+    """Make a pipe that has a name; to read from and to write to."""
+    os.mkfifo(pipe, 0o600)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return reader, os.open(pipe, os.O_WRONLY | os.O_CLOEXEC)
 
 
 def make_places(mounts: Sequence[Mount]) -> None:

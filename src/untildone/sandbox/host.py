@@ -250,17 +250,18 @@ class HostSpawner:
         stdin: Literal["pipe", "null"] = "pipe",
         apart: bool = False,
         files: tuple[int, ...] = (),
+        pipe: tuple[int, int] | None = None,
     ) -> HostProcess:
         """Start a program in `cwd` with exactly this environment, and with these open files.
 
-        `apart`: it does not get the keys of our session.
+        `apart`: it does not get the keys of our session. `pipe`: both ends of what takes its output; they are closed.
         """
         program = shutil.which(argv[0], path=env.get("PATH", os.defpath))
         if program is None:
             raise AgentMissing(f"there is no program {argv[0]!r} that could be started: install it or name its path")
         if not os.path.isdir(cwd):  # noqa: PTH112 - one stat
             raise AgentError(f"the folder {cwd!r} does not exist: nothing can be run there")
-        async with _Output(self._words_path(env)) as output:
+        async with _Output(self._words_path(env), pipe or os.pipe()) as output:
             process = await asyncio.create_subprocess_exec(
                 *_GUARD, *(["--apart"] if apart else []), str(os.getpid()), *output.for_guard, "--", program, *argv[1:],
                 cwd=cwd,
@@ -341,8 +342,8 @@ def _end(marks: Sequence[str], common: str, spared: set[int], ended: Collection[
 class _Output:
     """The pipe a program's output comes through, and the memory of it that outlives the loop."""
 
-    def __init__(self, words: Path | None) -> None:
-        self.reader, self.writer = os.pipe()
+    def __init__(self, words: Path | None, pipe: tuple[int, int]) -> None:
+        self.reader, self.writer = pipe
         self._listening = False
         self.memory = Memory.make() if words is not None else None
         self.for_guard: tuple[str, ...] = ()
