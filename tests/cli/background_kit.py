@@ -94,7 +94,18 @@ class Background:
             f"pwd >> '{self.calls}'\nwhile [ -e '{self.gate}' ]; do sleep 0.05; done\n"
             f"cat <<'END'\n{json.dumps(SAID)}\n{json.dumps(RESULT)}\nEND",
         )
-        self.flags = ("--agent", "claude_cli", "--claude", str(program), "--check", "true", "-m", "9")
+        self.flags = (
+            "--agent",
+            "claude_cli",
+            "--claude",
+            str(program),
+            "--sandbox",
+            "host",
+            "--check",
+            "true",
+            "-m",
+            "9",
+        )
 
     def let_go(self) -> None:
         self.gate.unlink()

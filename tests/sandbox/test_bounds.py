@@ -1,6 +1,7 @@
 """What works in a sandbox stays within bounds; real programs that use too much, of which only those are ended."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -186,8 +187,21 @@ async def test_in_bubblewrap_a_bomb_is_ended_and_the_next_command_works(tmp_path
 
 async def test_in_bubblewrap_no_memory_is_used_up_by_files(tmp_path: Path) -> None:
     box = Box("bwrap", tmp_path)
-    fill = 'for folder in / /dev /etc /dev/shm; do head -c 1200M /dev/zero > "$folder/fill" && echo "$folder"; rm -f "$folder/fill"; done'
+    fill = 'head -c 1200M /dev/zero > "$folder/fill" && echo "$folder"; rm -f "$folder/fill"'
+    fill = f"for folder in / /dev /etc /dev/shm; do {fill}; done"
     async with box.open():
         _, filled, said = await box.run("sh", "-c", f"{fill}; echo small > /dev/shm/small && cat /dev/shm/small")
     assert filled == b"small\n"
     assert "No space left" in said
+
+
+async def test_who_started_what_filled_a_disk_is_not_ended() -> None:
+    with tempfile.NamedTemporaryFile(dir="/var/tmp") as file:
+        writer = ["head", "-c", "64M", "/dev/zero"]
+        parent = f"import subprocess; subprocess.run({writer}, stdout=open({file.name!r}, 'wb')); {IDLE}"
+        async with agent(parent) as process:
+            await ready(process, 1)
+            disk = os.statvfs("/var/tmp")
+            keeper = Keeper(Bounds(disk_reserve=disk.f_bavail * disk.f_frsize * 3 // 2, disks=(file.name,)))
+            keeper.watch(process)
+            assert keeper.enforce() is None

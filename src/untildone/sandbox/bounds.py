@@ -116,10 +116,10 @@ class Keeper:
 
     def enforce(self) -> Exceeded | None:
         """Look at every process, and end what uses too much."""
-        bounds, members = self._bounds, self._members()
+        bounds, free = self._bounds, _disk_free(self._bounds.disks)
+        members = self._members(writers=free is not None and free < 2 * bounds.disk_reserve)
         before, self._written = self._written, {member.pid: member.written for member in members}
         threads, memory = sum(member.threads for member in members), sum(member.memory for member in members)
-        free = _disk_free(bounds.disks)
         if threads > bounds.pids:
             return Exceeded(
                 "pids", f"{threads:,} of {bounds.pids:,} processes and threads: {self._end_commands(members)}"
@@ -145,8 +145,8 @@ class Keeper:
             return Exceeded("disk_reserve", f"{left}: {self._end_commands(members)}")
         return None
 
-    def _members(self) -> list[Member]:
-        found = (_member(pid) for process in self._living for pid in process.family())
+    def _members(self, *, writers: bool = False) -> list[Member]:
+        found = (_member(pid, writers=writers) for process in self._living for pid in process.family())
         return [member for member in found if member is not None]
 
     def _end_commands(self, members: Sequence[Member]) -> str:
@@ -188,8 +188,8 @@ def _disk_free(disks: Iterable[str]) -> int | None:
     return min(free, default=None)
 
 
-def _member(pid: int) -> Member | None:
-    """None for a process that is gone."""
+def _member(pid: int, *, writers: bool) -> Member | None:
+    """None for a process that is gone. `writers`: what it has written is of interest."""
     told = _fields(f"/proc/{pid}/status")
     if not told:
         return None
@@ -201,9 +201,19 @@ def _member(pid: int) -> Member | None:
         name=one_line(name, _NAME),
         threads=told.get("Threads", 1),
         memory=told.get("RssAnon", 0) + told.get("RssShmem", 0),
-        # Some file systems count only what a program says that it writes, some only what is written in its name.
-        written=max((counters := _fields(f"/proc/{pid}/io")).get("write_bytes", 0), counters.get("wchar", 0)),
+        written=_written(pid) if writers else 0,
     )
+
+
+def _written(pid: int) -> int:
+    """By its living threads: the counters of a process hold those of children that have ended, too."""
+    total = 0
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            counters = _fields(str(thread / "io"))
+            # Some file systems count only what a program says that it writes, some only what is written in its name.
+            total += max(counters.get("write_bytes", 0), counters.get("wchar", 0))
+    return total
 
 
 def _exact_memory(member: Member) -> int:
