@@ -77,6 +77,7 @@ def at_work(stage: Stage, name: str, *iterations: tuple[Reply, ...]) -> Iterator
             "CALLBACK_URL": stage.url, "SANDBOX_ID": name, "INITIAL_PROMPT": GOAL, "ALLOWED_TOOLS": "Bash,Write,Read",
             "CONTINUOUS_MODE": "true", "CONTINUOUS_MAX_RUNS": "10", "CONTINUOUS_MAX_COST_USD": "5",
             "UNTILDONE_CHECKS": "python3 -B check.py", "TZ": "UTC",
+            "UNTILDONE_SANDBOX": "host",  # the agent waits for a file outside of its folder
         }  # fmt: skip
         with sandbox.popen("worker") as worker:
             try:
