@@ -312,15 +312,23 @@ def _bounds(lodger: Lodger) -> Bounds:
 async def find_remote(spec: RunSpec, env: Mapping[str, str]) -> RemoteAccess:
     """The remote of a run and its forge, with the logins of the user."""
     top, publishes = _top(Path(os.path.realpath(spec.cwd)), _home(env)), may_publish(spec)
-    if not wanted_kinds(spec.options) or spec.options.network == "none" or not is_repository(top):
+    kinds = wanted_kinds(spec.options)
+    is_boxed = bool(kinds) and not (kinds == ("bwrap",) and can_enclose().trouble)
+    if not is_boxed or spec.options.network == "none" or not is_repository(top):
         return RemoteAccess()
     address = await remote_address(top, spec.landing.remote)
     by_ssh = ssh_host(address) if spec.options.ssh_agent else ""
     access = RemoteAccess(hosts=(by_ssh,) if by_ssh else ())
-    if address.startswith(("http://", "https://")) and (plain := without_login(address)):
-        access = git_access(plain, login_in(address) or await login_for(top, plain), publishes=publishes)
-    found = await find_forge(spec.landing, address, env)
+    plain = without_login(address) if address.startswith(("http://", "https://")) else ""
+    # Both may ask a program of the user's.
+    login, found = await asyncio.gather(_login(top, address, plain), find_forge(spec.landing, address, env))
+    if plain:
+        access |= git_access(plain, login, publishes=publishes)
     return access if found is None else access | forge_access(*found, publishes=publishes)
+
+
+async def _login(top: Path, address: str, plain: str) -> tuple[str, str] | None:
+    return login_in(address) or await login_for(top, plain) if plain else None
 
 
 def table_for(options: AgentOptions, access: ModelAccess, remote: RemoteAccess) -> Table:
