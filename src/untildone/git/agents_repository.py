@@ -9,10 +9,12 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
@@ -21,8 +23,8 @@ from untildone.core.printable import one_line
 from untildone.errors import WorkspaceError
 from untildone.git.fence import fence_around
 from untildone.git.plain_file import content, copy_plain
-from untildone.git.room_entries import alternates
-from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line, git, refuse_failed
+from untildone.git.room_entries import alternates, common_folder
+from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line, git, refuse_failed, refuse_killed
 from untildone.git.under_way import under_way_in
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 30
 """Of one pack; also the largest file that a git inside may write, which is how it is bounded."""
 _AT_MOST = ("/bin/sh", "-c", f'ulimit -f {MOST_BYTES >> 9}; exec "$@"', "sh")
+_INCOMING = "tmp_objdir-incoming-"
 _UNPACKED = 100
 """From so many objects on a pack stays one, as after `git fetch`."""
 
@@ -63,6 +66,7 @@ _PLAIN = re.compile(
 )
 _BORROWED = ("objects", "refs", "packed-refs", "reftable", "shallow", "info")
 _LONGEST_HEAD = 4096
+_MOST_ENTRIES = 100_000
 
 _NO_REPOSITORY = 77
 _GIT = 'g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto=0 "$@"; }\n'
@@ -130,7 +134,8 @@ class AgentsRepository:
         self._keep = keep
         found = fence_around(top)
         self._is_linked = (top / ".git").is_file()
-        self._place = _ELSEWHERE / "git" if self._is_linked else top / ".git"
+        self.place = _ELSEWHERE / "git" if self._is_linked else top / ".git"
+        """Where it is seen inside."""
         self._common = Path(found.common)
         self._objects = [self._common / "objects", *alternates(self._common / "objects")]
         self._settings_of_modules = [*_settings_in(self._common / "modules", _DEEPEST)]
@@ -144,7 +149,7 @@ class AgentsRepository:
         """Variables with which git outside knows no settings but ours: whatever it looks at, it starts nothing."""
         self._refused: tuple[tuple[object, ...], str] | None = None
         self._has_filters = False
-        self.hooks = str(self._place / "hooks")
+        self.hooks = str(self.place / "hooks")
         """Where the hooks are that the user's repository names, as git is told inside."""
 
     def runs(self, words: Callable[[str], Sequence[str]], env: Mapping[str, str]) -> None:
@@ -160,16 +165,16 @@ class AgentsRepository:
         """
         with disk_trouble(f"cannot make folders in {self.git_dir}"):
             self.git_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lent = [(self.git_dir, self._place, True)]
+            lent = [(self.git_dir, self.place, True)]
             if self._is_linked:
-                lent.append((self._written("git-link", f"gitdir: {self._place}\n"), self.top / ".git", False))
+                lent.append((self._written("git-link", f"gitdir: {self.place}\n"), self.top / ".git", False))
             for name in _LENT:
                 if (self._common / name).is_dir():
                     _make_folder(self.git_dir / name)
-                    lent.append((self._common / name, self._place / name, False))
+                    lent.append((self._common / name, self.place / name, False))
             for config in self._settings_of_modules:
                 # They may hold logins; git in a submodule needs none of them.
-                place = self._place / config.relative_to(self._common)
+                place = self.place / config.relative_to(self._common)
                 lent.append((self._written("git-module", _MODULE), place, False))
             for source, place in zip(self._objects, self._lent_objects(), strict=True):
                 lent.append((source, place, False))
@@ -188,11 +193,11 @@ class AgentsRepository:
 
     def seen_at(self, place: str) -> str:
         """Where something of it is seen inside."""
-        return place.replace(str(self.git_dir), str(self._place), 1) if place.startswith(f"{self.git_dir}/") else place
+        return place.replace(str(self.git_dir), str(self.place), 1) if place.startswith(f"{self.git_dir}/") else place
 
     def told_outside(self, said: str) -> str:
         """What git said inside, with the places as they are outside."""
-        return said.replace(f"{self._place}/", f"{self.git_dir}/")
+        return said.replace(f"{self.place}/", f"{self.git_dir}/")
 
     # --- making it -------------------------------------------------------------------------------
 
@@ -230,7 +235,7 @@ class AgentsRepository:
 
     async def _hooks(self, real: "Repository") -> str:
         named = (await real.git("config", "--local", "core.hooksPath", check=False)).text
-        return named or str(self._place / "hooks")
+        return named or str(self.place / "hooks")
 
     async def _make(self, real: "Repository") -> None:
         if what := under_way_in(real.git_dir):
@@ -271,6 +276,8 @@ class AgentsRepository:
         assert self._seen is not None, "a repository that was not made"
         if not self._stamps:
             await self._renew_refs(real, but=self._seen.theirs.branch)
+        with suppress(OSError):
+            _remove_special(self.git_dir, 0)
         stamps = self._looked(real)
         if stamps == self._stamps:
             return
@@ -278,23 +285,26 @@ class AgentsRepository:
             if strict:
                 raise Refused(self._refused[1])
             return
+        try:
+            await self._follow(real)
+        except Refused as refusal:
+            self._refused = (stamps, str(refusal))
+            if strict:
+                raise
+
+    async def _follow(self, real: "Repository") -> None:
         told = await self._tell()
         if told is None:
             await self._make(real)
             return
-        there, pack = told
-        seen, ours = self._seen, await head_of(real)
+        assert self._seen is not None, "a repository that was not made"
+        (there, pack), seen, ours = told, self._seen, await head_of(real)
         if (there == seen.theirs and ours != seen.ours) or (
             ours not in {seen.ours, there} and not await self._has_grown(real, there, pack, ours)
         ):
             await self._bring_in(real, ours)
         else:
-            try:
-                await self._bring_out(real, there, pack)
-            except Refused as refusal:
-                self._refused = (stamps, str(refusal))
-                if strict:
-                    raise
+            await self._bring_out(real, there, pack)
 
     async def bring_out(self, real: "Repository") -> None:
         """Take what the loop has committed or checked out there; what it checked out, the agent may commit to."""
@@ -322,7 +332,9 @@ class AgentsRepository:
         done = await self._run(_TELL, self._seen.theirs.commit or "", check=False)
         if done.code == _NO_REPOSITORY:
             return None
-        refuse_failed(done, (), self.top)
+        refuse_killed(done, "pack-objects")
+        if done.code:
+            raise Refused(f"what the agent committed cannot be taken over: {first_line(done.err)}")
         return _told(done)
 
     def _looked(self, real: "Repository") -> tuple[object, ...]:
@@ -344,15 +356,18 @@ class AgentsRepository:
         """Keep what the agent committed beside the branch it works on, before its repository goes."""
         if self._seen is None:
             return
-        told = await self._run(_BRANCHES)
+        told = await self._run(_BRANCHES, check=False)
         known = await _refs(real)
         rows = (line.split(" ", 1) for line in os.fsdecode(told.out).split("\n") if " " in line)
         own = {name: commit for commit, name in rows if _COMMIT.fullmatch(commit) and known.get(name) != commit}
+        if not own:
+            return
+        known_to = [f"^{self._seen.theirs.commit}"] if self._seen.theirs.commit else []
+        with suppress(WorkspaceError):  # what git refuses has no ref then
+            await _unpack(real, (await self._run(_PACK, *dict.fromkeys(own.values()), *known_to)).out)
         for name, commit in own.items():
-            with suppress(WorkspaceError):  # a name or an object that git refuses
-                await self.take(real, commit, self._seen.theirs.commit)
-                ref = f"{self._keep}/{name.removeprefix('refs/')}"
-                await real.git(*_NO_HOOKS, "update-ref", "--end-of-options", ref, commit)
+            ref = f"{self._keep}/{name.removeprefix('refs/')}"
+            await real.git(*_NO_HOOKS, "update-ref", "--end-of-options", ref, commit, check=False)
 
     async def bring_refs_in(self, real: "Repository") -> None:
         """Let it know the refs of the user's repository, before anything is switched there."""
@@ -469,6 +484,8 @@ class AgentsRepository:
 
     def behind(self, words: Callable[[str], Sequence[str]] | None = None) -> tuple[str, ...]:
         """What goes before git inside: it can fill no disk with what it prints."""
+        with suppress(OSError):  # it is being written to: git says what is wrong
+            _remove_special(self.git_dir, _MOST_ENTRIES)
         self.mounts()  # what they show is there, whatever the agent did to it
         chosen = words or self._words
         if chosen not in self._known_words:
@@ -548,9 +565,18 @@ async def _unpack(real: "Repository", pack: bytes) -> None:
     bound = f"--max-input-size={MOST_BYTES}"
     kept = ("index-pack", "--stdin", "--fix-thin", "--strict", bound)
     args = ("unpack-objects", "-q", "--strict", bound) if count < _UNPACKED else kept
-    done = await real.git(*args, stdin=pack, check=False, timeout=COMMIT_TIMEOUT)
-    if done.code:
-        raise Refused(f"what the agent committed cannot be taken over: {first_line(done.err)}")
+    objects = common_folder(real.git_dir) / "objects"
+    # As git does for a push: apart, until all is known to be good. Git removes what a crash leaves of it.
+    with disk_trouble(f"cannot write to {objects}"), TemporaryDirectory(prefix=_INCOMING, dir=objects) as apart:
+        env = {"GIT_OBJECT_DIRECTORY": apart, "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects)}
+        done = await real.git(*args, env=env, stdin=pack, check=False, timeout=COMMIT_TIMEOUT)
+        if done.code:
+            raise Refused(f"what the agent committed cannot be taken over: {first_line(done.err)}")
+        files = [file for file in Path(apart).rglob("*") if file.is_file()]
+        for file in sorted(files, key=lambda one: one.suffix == ".idx"):  # which makes the others known
+            place = objects / file.relative_to(apart)
+            place.parent.mkdir(exist_ok=True)
+            file.replace(place)
 
 
 async def _branch(real: "Repository", branch: str) -> tuple[str, Path | None]:
@@ -701,6 +727,22 @@ def _new_links(raw: bytes) -> Iterator[str]:
             path = next(words, b"")
             if facts[1] == _REPOSITORY and facts[0] != b":" + _REPOSITORY:
                 yield os.fsdecode(path)
+
+
+def _remove_special(folder: Path, most: int) -> None:
+    """Remove pipes, links and the like, of which git makes none: opening one could last for ever.
+
+    At most so many entries are looked at, and all that lie right in the folder.
+    """
+    looked = 0
+    for _, folders, files, handle in os.fwalk(folder, follow_symlinks=False):
+        for name in (*files, *folders):
+            kind = os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode
+            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+                os.unlink(name, dir_fd=handle)
+        looked += len(files) + len(folders)
+        if looked > most:
+            return
 
 
 def _make_folder(place: Path) -> None:

@@ -8,9 +8,22 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from untildone.git.room_entries import checked_out_in
 from untildone.git.run import GitResult
+
+if TYPE_CHECKING:
+    from untildone.git.repository import Repository
+
+_PROGRAMS = (
+    "config", "-z", "--get-regexp",
+    r"^(filter\..*\.(clean|smudge|process)|merge\..*\.driver|diff\.(.*\.(textconv|command)|external)"
+    r"|gpg\.(.*\.)?program|core\.(sshcommand|askpass|gitproxy)|credential\.(.*\.)?helper)$",
+)  # fmt: skip
+"""Settings that name a program."""
 
 FILTERS = ("config", "-z", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$")
 
@@ -43,16 +56,32 @@ def switched_off(names: Iterable[str]) -> tuple[str, ...]:
     )
 
 
+async def without_programs_of_trees(repository: "Repository") -> "Repository":
+    """The same, where nothing runs outside that an agent may have written: no hook, and no program in a tree.
+
+    A merge driver that does not run is a conflict; what such a filter would change stays as it is.
+    """
+    trees = {repository.top, *([] if repository.private else checked_out_in(repository.git_dir))}
+    named = configured_filters(await repository.git(*_PROGRAMS, check=False))
+    theirs = {key for key, command in named if any(leads_into(command, tree) for tree in trees)}
+    filters = {key for key in theirs if key.startswith("filter.")}
+    others = {f"{key}={'cat' if key.endswith('.textconv') else 'false'}" for key in theirs - filters}
+    off = (*switched_off(map(name_of, filters)), *(word for one in sorted(others) for word in ("-c", one)))
+    trusted = frozenset(one for one in repository.filters if one[0] not in filters)
+    return replace(repository, wary=("-c", "core.hooksPath=/dev/null", *off), filters=trusted)
+
+
 def leads_into(command: str, top: Path) -> bool:
-    """Whether a filter runs something that lies in a tree."""
+    """Whether something runs that lies in a tree, or would if it were made there."""
     try:
         words = shlex.split(command)
     except ValueError:
         return True
     found = shutil.which(words[0]) if words else None
-    places = [Path(os.path.realpath(top / part)) for word in words for part in word.split()]
-    places += [Path(os.path.realpath(found))] if found else []
-    return any(place.is_relative_to(top) and os.path.lexists(place) for place in places)
+    parts = [part for word in words for part in word.split()]
+    places = [(part, Path(os.path.realpath(top / part))) for part in parts]
+    places += [(found, Path(os.path.realpath(found)))] if found else []
+    return any(place.is_relative_to(top) and ("/" in word or os.path.lexists(place)) for word, place in places)
 
 
 def is_pointer(path: bytes) -> bool:

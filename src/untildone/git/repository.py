@@ -85,6 +85,8 @@ class Repository:
     """Filters that are configured and not installed: git is told to leave them alone."""
     filters: frozenset[tuple[str, str]] = frozenset()
     """Keys and commands of all filters as they were configured at the start: later ones may be the agent's."""
+    wary: tuple[str, ...] = ()
+    """Settings with which nothing runs outside that an agent in a sandbox may have written."""
     fence: Fence | None = None
     """Where .git led at the start; None: it is not asked."""
     keeping: Keeping = UNKEPT
@@ -185,8 +187,7 @@ class Repository:
 
     def _outside(self, args: Sequence[str], env: Mapping[str, str], *, dies_with_us: bool) -> "_Way":
         command, kept = verb(args), self.keeping
-        if kept.inside is not None and command in _RUN_HOOKS:
-            args = (*NO_HOOKS, *args)
+        args = (*(NO_HOOKS if kept.inside else ()), *self.wary, *args)
         finds_itself = not self.private and command in _RUN_HOOKS and NO_HOOKS[1] not in args
         # If the agent deletes .git, git must fail instead of finding the repository of a folder above.
         fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
@@ -201,13 +202,14 @@ class Repository:
         )
 
     async def _inside(self, args: Sequence[str], env: Mapping[str, str], *, dies_with_us: bool) -> "_Way":
-        """Git finds the agent's repository by itself there; only what may run hooks needs somebody to clean up."""
+        """Where hooks run, git finds the repository by itself, as outside; only those need somebody to clean up."""
         agents, inside = _agents(self.keeping), self.keeping.inside
         assert self.real is not None, "it is not the agent's"
         assert inside is not None, "there is no inside"
         command = verb(args)
         if command in _SWITCHING:
             await agents.bring_refs_in(self.real)
+        finds_itself = command in _RUN_HOOKS and NO_HOOKS[1] not in args
         hooks = () if NO_HOOKS[1] in args else ("-c", f"core.hooksPath={agents.hooks}")
         fence = {"GIT_CEILING_DIRECTORIES": str(self.top.parent)}
         named = {name: os.environ[name] for name in _IDENTITY if name in os.environ}
@@ -219,6 +221,8 @@ class Repository:
                 **dict(self.keeping.marks),
                 **{name: agents.seen_at(value) for name, value in env.items()},
             },
+            git_dir=None if finds_itself else agents.place,
+            work_tree=None if finds_itself else self.top,
             base=inside.env,
             behind=await asyncio.to_thread(agents.behind, inside.words if dies_with_us else None),
             said=agents.told_outside,

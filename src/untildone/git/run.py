@@ -24,6 +24,8 @@ COMMIT_TIMEOUT = 900.0
 UNATTENDED = {"SSH_ASKPASS_REQUIRE": "never"}
 """Added to the environment of commands that talk to a remote."""
 
+_MOST_SAID = 16 << 20
+"""Bytes of complaints that are read: a hook may complain without end."""
 _END_GRACE = 1.0
 _GUARD_GRACE = 6.0
 """A guard goes through all that was started: killed before it is done, it would leave it behind."""
@@ -125,7 +127,7 @@ async def git(
         process = await _start([*program, *options, *args], cwd, whole, (given, out, err), handed)
         late = f"git {verb(args)} did not end within {timeout:.0f} s in {cwd}"
         code = await _wait(process, timeout, late, _GUARD_GRACE if behind else _END_GRACE)
-        result = GitResult(code, _content(out, most), _content(err).decode("utf-8", "replace"))
+        result = GitResult(code, _content(out, most), _content(err, _MOST_SAID).decode("utf-8", "replace"))
     if check:
         refuse_failed(result, args, cwd)
     return result

@@ -14,7 +14,7 @@ from untildone.errors import DirtyWorkspace, GitLocked, WorkspaceError
 from untildone.git.branch import Origin, Place, forget_merged, origins_of, settle_on_branch, take_back_unused
 from untildone.git.commit import Committed, clean_message, commit_all, find_identity
 from untildone.git.exclude import set_excluded
-from untildone.git.filters import leads_into
+from untildone.git.filters import without_programs_of_trees
 from untildone.git.folder import GitFolder, committable
 from untildone.git.history import made_between
 from untildone.git.home import Home, elsewhere_line, find_home, go_back_to, go_to_base, move_in, still_home
@@ -47,9 +47,8 @@ SNAPSHOT_FILES = 50
 async def open_workspace(spec: RunSpec, *, run_id: str, private: Path, keeping: Keeping = UNKEPT) -> "GitWorkspace":
     """The workspace of a run; `private` is where the history of plain folders is kept."""
     repository = await open_repository(Path(spec.cwd), private=private)
-    if keeping.inside is not None:  # a filter that is a file of the tree is the agent's to write
-        trusted = frozenset(one for one in repository.filters if not leads_into(one[1], repository.top))
-        repository = replace(repository, filters=trusted)
+    if keeping.inside is not None:
+        repository = await without_programs_of_trees(repository)
     return GitWorkspace(spec, run_id=run_id, repository=replace(repository, keeping=keeping))
 
 
