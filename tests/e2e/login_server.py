@@ -10,9 +10,9 @@ from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 NAMES = ("api.anthropic.com", "platform.claude.com", "console.anthropic.com", "claude.ai")
-ADDRESS = "127.0.0.77"
 RENEWED = {"access_token": "sk-ant-oat01-renewed", "refresh_token": "sk-ant-ort01-renewed", "expires_in": 28800}
 
 
@@ -22,7 +22,9 @@ class LoginServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, folder: Path, model: str) -> None:
-        super().__init__((ADDRESS, 443), _Handler)
+        # The port is given, so that tests which run side by side need addresses of their own.
+        self.address = f"127.{uuid4().int % 200 + 50}.{uuid4().int % 250}.{uuid4().int % 250 + 1}"
+        super().__init__((self.address, 443), _Handler)
         self.model = urlsplit(model)
         self.authority, certificate = certificates(folder)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -33,7 +35,7 @@ class LoginServer(ThreadingHTTPServer):
         self.after_message: Callable[[], None] = lambda: None
         """Called when the model was asked and before it answers."""
         self.hosts = folder / "hosts"
-        self.hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{ADDRESS} {name}\n" for name in NAMES))
+        self.hosts.write_text("127.0.0.1 localhost\n" + "".join(f"{self.address} {name}\n" for name in NAMES))
 
 
 class _Handler(BaseHTTPRequestHandler):
