@@ -205,3 +205,15 @@ async def test_who_started_what_filled_a_disk_is_not_ended() -> None:
             keeper = Keeper(Bounds(disk_reserve=disk.f_bavail * disk.f_frsize * 3 // 2, disks=(file.name,)))
             keeper.watch(process)
             assert keeper.enforce() is None
+
+
+async def test_no_file_is_larger_than_the_room_there_is() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        disk = os.statvfs(folder)
+        bounds = Bounds(disk_reserve=disk.f_bavail * disk.f_frsize * 2, disks=(folder,))
+        words = ["sh", "-c", f"read go; head -c 64M /dev/zero > {folder}/large; stat -c %s {folder}/large"]
+        process = await HostSpawner().spawn(words, cwd="/", env=ENV)
+        Keeper(bounds).watch(process)
+        await process.write(b"go\n")
+        assert int(await process.read()) == 16 * MB
+        await process.wait()

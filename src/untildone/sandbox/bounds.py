@@ -7,6 +7,7 @@ is beyond what the sandbox alone may use.
 
 import asyncio
 import os
+import resource
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -89,9 +90,14 @@ class Keeper:
     def watch(self, process: HostProcess) -> None:
         """Count this program and all that it starts, until they are gone."""
         self._living.add(process)
+        free = _disk_free(self._bounds.disks)
+        # One fast writer could fill a disk between two looks.
+        largest = max(_LITTLE, free - self._bounds.disk_reserve) if free and self._bounds.disk_reserve else None
         for pid in process.family():
             with suppress(OSError):
                 Path(f"/proc/{pid}/oom_score_adj").write_text(_SACRIFICED_FIRST, "ascii")
+                if largest is not None:
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest, largest))
 
     @asynccontextmanager
     async def keeping(self, tell: Callable[[str, str], None]) -> AsyncIterator[None]:
