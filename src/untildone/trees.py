@@ -7,12 +7,13 @@ from pathlib import Path
 
 from untildone.core.dataclass import dataclass
 from untildone.core.figures import git_command
-from untildone.core.policy import RunSpec
+from untildone.core.policy import BOXED, AgentOptions, RunSpec
 from untildone.core.printable import one_line
 from untildone.errors import UsageError, WorkspaceError
 from untildone.git.branch import branches, slug
 from untildone.git.difference import difference
 from untildone.git.discard import discard, remove_all_gone
+from untildone.git.filters import without_programs_of_trees
 from untildone.git.repository import Repository, open_repository
 from untildone.git.rewind import WentBack, fork, refuse_if_unfit, rewind
 from untildone.git.rooms import sweep_abandoned
@@ -39,14 +40,16 @@ class Placed:
     branch: str | None
 
 
-async def repository_of(folder: Path, store: Path) -> Repository:
-    """The repository a folder belongs to, its own or a private one."""
-    return await open_repository(folder, private=store / FOLDERS)
+async def repository_of(folder: Path, store: Path, options: AgentOptions | None = None) -> Repository:
+    """The repository a folder belongs to, its own or a private one. `options`: of the agent that works there."""
+    repository = await open_repository(folder, private=store / FOLDERS)
+    is_boxed = options is not None and (options.sandbox in {"auto", *BOXED} or options.image)
+    return await without_programs_of_trees(repository) if is_boxed else repository
 
 
 async def make_worktree(folder: Path, wish: str, spec: RunSpec, store: Path, *, parent: str | None = None) -> Placed:
     """A worktree as `--worktree [BRANCH[:BASE]]` asks for it, beside the repository or in `parent`."""
-    repository = await repository_of(folder, store)
+    repository = await repository_of(folder, store, spec.options)
     named, _, base = wish.partition(":")
     branch = named or free_name(spec.branch_prefix + slug(spec.name), await branches(repository))
     await _refuse_without_tasks(repository, folder, spec, base or spec.landing.base or "HEAD")
@@ -72,9 +75,9 @@ def planned_worktree(wish: str, spec: RunSpec) -> str:
     return f"a new one on the new branch {named or spec.branch_prefix + slug(spec.name)}, {from_where}"
 
 
-async def snapshot_after(folder: Path, run_id: str, number: int, store: Path) -> tuple[Repository, SavedState]:
+async def snapshot_after(spec: RunSpec, run_id: str, number: int, store: Path) -> tuple[Repository, SavedState]:
     """The tree as an iteration left it; 0 is the tree the run began with."""
-    repository = await repository_of(folder, store)
+    repository = await repository_of(Path(spec.cwd), store, spec.options)
     states = await saved_states(repository, run_id)
     found = state_after(states, number)
     if found is None:
@@ -149,7 +152,7 @@ async def tidy_worktree(spec: RunSpec, store: Path, live: Sequence[str]) -> Fate
     """Remove the worktree that was made for a run, if nothing would be lost; None: it has none."""
     if spec.repository is None:
         return None
-    repository = await repository_of(Path(spec.repository), store)
+    repository = await repository_of(Path(spec.repository), store, spec.options)
     own = (await repository_of(Path(spec.cwd), store)).top
     return await remove(repository, own, live=live)
 

@@ -286,7 +286,7 @@ async def _rewind(run: str, number: int, store: Path, folder: Path, *, dry_run: 
         if not Path(spec.cwd).is_dir():
             way = f"`untildone fork {row.name} --from {number}` takes what it was after iteration {number} to a new one"
             raise UsageError(f"{spec.cwd} is gone, so there is no tree to put back: {way}")
-        repository, target = await trees.snapshot_after(Path(spec.cwd), row.run_id, number, store)
+        repository, target = await trees.snapshot_after(spec, row.run_id, number, store)
         prefix = spec.branch_prefix if spec.branch_per == "iteration" else None
         if dry_run:
             lines = await trees.changes_of_rewind(repository, row.run_id, target, branch=branch, prefix=prefix)
@@ -404,7 +404,7 @@ async def _fork(run: str, number: int, store: Path, folder: Path, changes: Chang
     if not policy.unbounded and not has_finite_limit(policy):
         raise UsageError("nothing would limit the new run: set at least one limit, or give --unbounded")
     name = _free(f"{row.name}-from-{number}", names)
-    repository, target = await trees.snapshot_after(Path(spec.cwd), row.run_id, number, store)
+    repository, target = await trees.snapshot_after(spec, row.run_id, number, store)
     base = state.arrival.base
     made = await trees.make_fork(repository, target, spec, name=name, parent=changes.parent, base=base)
     where = f" on branch {made.branch}" if made.branch else ""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _PROGRAMS = (
     "config", "-z", "--get-regexp",
-    r"^(filter\..*\.(clean|smudge|process)|merge\..*\.driver|diff\.(.*\.(textconv|command)|external)"
-    r"|gpg\.(.*\.)?program|core\.(sshcommand|askpass|gitproxy)|credential\.(.*\.)?helper)$",
+    (r"^(filter\..*\.(clean|smudge|process)|merge\..*\.driver|diff\.(.*\.(textconv|command)|external)"
+    r"|gpg\.(.*\.)?program|core\.(sshcommand|askpass|gitproxy)|credential\.(.*\.)?helper)$"),
 )  # fmt: skip
 """Settings that name a program."""
 
@@ -64,10 +64,11 @@ async def without_programs_of_trees(repository: "Repository") -> "Repository":
     trees = {repository.top, *([] if repository.private else checked_out_in(repository.git_dir))}
     named = configured_filters(await repository.git(*_PROGRAMS, check=False))
     theirs = {key for key, command in named if any(leads_into(command, tree) for tree in trees)}
-    filters = {key for key in theirs if key.startswith("filter.")}
-    others = {f"{key}={'cat' if key.endswith('.textconv') else 'false'}" for key in theirs - filters}
-    off = (*switched_off(map(name_of, filters)), *(word for one in sorted(others) for word in ("-c", one)))
-    trusted = frozenset(one for one in repository.filters if one[0] not in filters)
+    filters = {name_of(key) for key in theirs if key.startswith("filter.")}
+    others = sorted(key for key in theirs if not key.startswith("filter."))
+    told = (f"{key}={'cat' if key.endswith('.textconv') else 'false'}" for key in others)
+    off = (*switched_off(filters), *(word for one in told for word in ("-c", one)))
+    trusted = frozenset(one for one in repository.filters if name_of(one[0]) not in filters)
     return replace(repository, wary=("-c", "core.hooksPath=/dev/null", *off), filters=trusted)
 
 
@@ -81,7 +82,8 @@ def leads_into(command: str, top: Path) -> bool:
     parts = [part for word in words for part in word.split()]
     places = [(part, Path(os.path.realpath(top / part))) for part in parts]
     places += [(found, Path(os.path.realpath(found)))] if found else []
-    return any(place.is_relative_to(top) and ("/" in word or os.path.lexists(place)) for word, place in places)
+    here = ((part, place) for part, place in places if place.is_relative_to(top))
+    return any(os.path.lexists(place) or ("/" in part and place.parent.is_dir()) for part, place in here)
 
 
 def is_pointer(path: bytes) -> bool:
