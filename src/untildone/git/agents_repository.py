@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1 << 30
 """Of one pack; also the largest file that a git inside may write, which is how it is bounded."""
-_AT_MOST = ("/bin/sh", "-c", f'ulimit -f {MOST_BYTES >> 9}; exec "$@"', "sh")
+_MEMORY = 4 << 30
+"""Bytes that a git inside may have, and a filter it starts; hooks may have what they need."""
+_FILES_AT_MOST = ("/bin/sh", "-c", f'ulimit -f {MOST_BYTES >> 9}; exec "$@"', "sh")
+_ALL_AT_MOST = ("/bin/sh", "-c", f'ulimit -f {MOST_BYTES >> 9}; ulimit -d {_MEMORY >> 10}; exec "$@"', "sh")
 _INCOMING = "tmp_objdir-incoming-"
 _UNPACKED = 100
 """From so many objects on a pack stays one, as after `git fetch`."""
@@ -482,15 +485,17 @@ class AgentsRepository:
             refuse_failed(done, (), self.top)
         return done
 
-    def behind(self, words: Callable[[str], Sequence[str]] | None = None) -> tuple[str, ...]:
+    def behind(
+        self, words: Callable[[str], Sequence[str]] | None = None, *, for_hooks: bool = False
+    ) -> tuple[str, ...]:
         """What goes before git inside: it can fill no disk with what it prints."""
         with suppress(OSError):  # it is being written to: git says what is wrong
             _remove_special(self.git_dir, _MOST_ENTRIES)
         self.mounts()  # what they show is there, whatever the agent did to it
         chosen = words or self._words
         if chosen not in self._known_words:
-            self._known_words[chosen] = (*_AT_MOST, *chosen(str(self.top)))
-        return self._known_words[chosen]
+            self._known_words[chosen] = tuple(chosen(str(self.top)))
+        return (*(_FILES_AT_MOST if for_hooks else _ALL_AT_MOST), *self._known_words[chosen])
 
     # --- remembering -----------------------------------------------------------------------------
 

@@ -224,7 +224,9 @@ class Repository:
             git_dir=None if finds_itself else agents.place,
             work_tree=None if finds_itself else self.top,
             base=inside.env,
-            behind=await asyncio.to_thread(agents.behind, inside.words if dies_with_us else None),
+            behind=await asyncio.to_thread(
+                agents.behind, inside.words if dies_with_us else None, for_hooks=finds_itself
+            ),
             said=agents.told_outside,
             moves=command in _MOVING,
         )
