@@ -1,6 +1,6 @@
 """The seams of proof and arrival: fresh checkouts, checks, merges, forges."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
@@ -9,6 +9,7 @@ from untildone.core.dataclass import dataclass
 from untildone.core.findings import LentChange
 from untildone.core.outcome import CheckResult
 from untildone.core.pull import PullView
+from untildone.ports.running import Process
 
 
 async def _nothing() -> tuple[str, ...]:
@@ -70,8 +71,10 @@ class Rooms(Protocol):
         ...
 
 
-Enter = Callable[[str], tuple[str, ...]]
-"""The words that go before a command so that it runs in this folder, as seen from inside."""
+Start = Callable[[str, Mapping[str, str]], Awaitable[Process]]
+"""Starts a shell command, with what it may see of an environment; all that it prints is its output."""
+Enter = Callable[[str], tuple[str, ...] | Start]
+"""How a command comes to run in this folder, as seen from inside: by words before it, or started by somebody else."""
 
 
 class Enclosure(Protocol):

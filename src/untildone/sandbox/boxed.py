@@ -10,6 +10,7 @@ from untildone.ports import Process, Watcher
 from untildone.sandbox.bounds import Bounds, Keeper
 from untildone.sandbox.door import Door
 from untildone.sandbox.host import HostSpawner
+from untildone.sandbox.view import View
 from untildone.sandbox.walls import Close, Walls
 
 
@@ -36,10 +37,19 @@ class BoxedSpawner:
                 yield
 
     async def spawn(
-        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"] = "pipe"
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        stdin: Literal["pipe", "null"] = "pipe",
+        seen: View | None = None,
     ) -> Process:
-        """ports.Spawner. What the program says to the door is answered before it can say anything."""
-        process = await self._walls.start(argv, cwd=cwd, env=env, stdin=stdin)
+        """ports.Spawner. What the program says to the door is answered before it can say anything.
+
+        `seen`: what it sees, if that is something else than what the agent does.
+        """
+        process = await self._walls.start(argv, cwd=cwd, env=env, stdin=stdin, seen=seen)
         self._keeper.watch(process)
         return process
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +18,7 @@ from untildone.core.printable import one_line
 from untildone.errors import AgentError
 from untildone.sandbox.host import HostProcess, HostSpawner
 from untildone.sandbox.view import Mount, View
-from untildone.sandbox.walls import Close, MakeDoor, listening_in
+from untildone.sandbox.walls import Close, MakeDoor, listening_in, place_outside
 
 _INSTALL = "install bubblewrap (`sudo apt-get install bubblewrap`)"
 _PERMIT = "let it make user namespaces (on Ubuntu, by an AppArmor profile; in a container, by its options)"
@@ -106,19 +106,29 @@ class Bubblewrap:
 
     def words(self, cwd: str) -> tuple[str, ...]:
         """sandbox.Walls."""
-        return (*enclosed(self._look(cwd), program=self._program), "--chdir", os.path.realpath(cwd), "--")
+        return self._words(cwd, self._look(cwd))
+
+    def _words(self, cwd: str, seen: View) -> tuple[str, ...]:
+        return (*enclosed(seen, program=self._program), "--chdir", os.path.realpath(cwd), "--")
 
     async def start(
-        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"]
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        stdin: Literal["pipe", "null"],
+        seen: View | None = None,
     ) -> HostProcess:
         """sandbox.Walls. Bubblewrap waits until it can read from a pipe, with all but the program itself made."""
         assert self._make_door is not None, "a sandbox without a door"
-        first, *words = await asyncio.to_thread(self.words, cwd)
+        look = partial(self.words, cwd) if seen is None else partial(self._words, cwd, seen)
+        first, *words = await asyncio.to_thread(look)
         waiting, release = os.pipe()
         try:
             process = await self._host.spawn(
                 (first, "--block-fd", str(waiting), *words, *argv),
-                cwd=cwd, env=env, stdin=stdin, apart=True, files=(waiting,),
+                cwd=place_outside(cwd, seen), env=env, stdin=stdin, apart=True, files=(waiting,),
             )  # fmt: skip
             try:
                 close = await self._make_door(await asyncio.to_thread(listening_in, await _inside(process)))

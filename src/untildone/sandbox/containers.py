@@ -27,7 +27,7 @@ from untildone.sandbox import enter_container, listen_inside
 from untildone.sandbox.bounds import Bounds
 from untildone.sandbox.host import HostProcess, HostSpawner
 from untildone.sandbox.view import Mount, View
-from untildone.sandbox.walls import Close, MakeDoor, handed_over, listening_in
+from untildone.sandbox.walls import Close, MakeDoor, handed_over, listening_in, place_outside
 
 DEFAULT_IMAGE = "untildone-agent"
 """What `untildone image build` makes."""
@@ -209,7 +209,13 @@ class Containers:
             await asyncio.shield(asyncio.to_thread(self._sweep, lambda _: False))
 
     async def start(
-        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"]
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        stdin: Literal["pipe", "null"],
+        seen: View | None = None,
     ) -> HostProcess:
         """sandbox.Walls."""
         await self._hold_again()
@@ -217,12 +223,12 @@ class Containers:
         own = self._engine.env
         named = [f"--env={one}" for one in env if one not in own or one == "HOME"]
         place = os.path.realpath(cwd)
-        words = await asyncio.to_thread(self._run, place, name, f"--network=container:{self._name}")
+        words = await asyncio.to_thread(self._run, place, name, f"--network=container:{self._name}", seen)
         pipe = self._pipes / name
         lent = _words_of_mount(Mount(place=_PIPE, kind="read", source=str(pipe)))
         process = await self._host.spawn(
             (*words, *named, f"--mount={lent}", f"--workdir={place}", self._image, *_TELL_US, *argv),
-            cwd=cwd, env={**env, **own}, stdin=stdin, apart=True, pipe=_opened(pipe),
+            cwd=place_outside(cwd, seen), env={**env, **own}, stdin=stdin, apart=True, pipe=_opened(pipe),
         )  # fmt: skip
         try:
             pid = await self._first_process(process, name)
@@ -239,12 +245,12 @@ class Containers:
         enter = (sys.executable, "-I", "-S", enter_container.__file__, self._engine.program, self._name, *own, "--")
         return ("env", f"--chdir={os.path.realpath(cwd)}", *enter)
 
-    def _run(self, cwd: str, name: str, network: str) -> tuple[str, ...]:
+    def _run(self, cwd: str, name: str, network: str, view: View | None = None) -> tuple[str, ...]:
         """The words that start a container, but for the image and the program."""
         # The kernel ends whatever it likes: what the loop watches is a little less, and ends before that.
         pids = min(int(self._bounds.pids * _MARGIN), _MOST_PROCESSES)
         memory = min(int(self._bounds.memory * _MARGIN) + _SHARED_MEMORY, _memory_of_machine())
-        seen = sorted(self._look(cwd).mounts, key=lambda one: len(Path(one.place).parts))
+        seen = sorted((view or self._look(cwd)).mounts, key=lambda one: len(Path(one.place).parts))
         make_places(seen)
         return (
             self._engine.program, "run", "--rm", "--interactive", "--init", f"--name={name}", network,
@@ -355,25 +361,6 @@ def _opened(pipe: Path) -> tuple[int, int]:
     os.mkfifo(pipe, 0o600)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     return reader, os.open(pipe, os.O_WRONLY | os.O_CLOEXEC)
-
-
-def make_places(mounts: Sequence[Mount]) -> None:
-    """Make what is mounted on, where that lies in a folder of ours: an engine would make it as root."""
-    for number, mount in enumerate(mounts):
-        around = [one for one in mounts[:number] if one.kind == "write" and Path(mount.place).is_relative_to(one.place)]
-        if not around:
-            continue
-        below = Path(mount.place).relative_to(around[-1].place)
-        place = Path(around[-1].source)
-        for part in below.parts[:-1]:
-            place /= part
-            if place.is_symlink():  # the agent's: an engine does not follow it out of the container
-                break
-            place.mkdir(mode=0o700, exist_ok=True)
-        else:
-            place /= below.name
-            if not os.path.lexists(place):
-                place.mkdir(mode=0o700) if mount.kind == "empty" or Path(mount.source).is_dir() else place.touch()
 
 
 def interpreter_of(program: str) -> str:

@@ -12,6 +12,7 @@ from untildone.core.printable import one_line
 from untildone.errors import AgentError
 from untildone.sandbox import listen_inside
 from untildone.sandbox.host import HostProcess
+from untildone.sandbox.view import View
 
 Close = Callable[[], None]
 MakeDoor = Callable[[socket.socket], Awaitable[Close]]
@@ -28,14 +29,28 @@ class Walls(Protocol):
         ...
 
     async def start(
-        self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], stdin: Literal["pipe", "null"]
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        stdin: Literal["pipe", "null"],
+        seen: View | None = None,
     ) -> HostProcess:
-        """Start a program inside; there is a door in its network before it does anything."""
+        """Start a program inside; there is a door in its network before it does anything.
+
+        `seen`: what it sees, if that is something else than what the agent does.
+        """
         ...
 
     def words(self, cwd: str) -> tuple[str, ...]:
         """What goes before a command so that it works in a folder inside, with the environment it is given."""
         ...
+
+
+def place_outside(cwd: str, seen: View | None) -> str:
+    """Where a program is started that goes to `cwd` inside: what is seen there may not be there outside."""
+    return cwd if seen is None else "/"
 
 
 def listening_in(pid: int) -> socket.socket:

@@ -9,6 +9,7 @@ from untildone.core.outcome import CheckResult
 from untildone.core.secrets import LINE, redact
 from untildone.core.tally import tally
 from untildone.ports import Clock
+from untildone.ports.delivery import Start
 from untildone.witness.command import OUTPUT_CAP, run_command
 from untildone.witness.logs import LOG_CAP, CheckLog
 
@@ -21,6 +22,8 @@ class Keeping:
     """Added to their environment: by it they are found again after a crash."""
     behind: tuple[str, ...] = ()
     """The program that ends a command should we die."""
+    start: Start | None = None
+    """Starts commands in a sandbox, which sees to that by itself."""
     withheld: frozenset[str] = frozenset()
     """Variables they do not get, such as the login for a forge."""
     masked: tuple[str, ...] = ()
@@ -70,6 +73,7 @@ class CommandCheck:
             env=self._keeping.env,
             withheld=self._keeping.withheld,
             behind=self._keeping.behind,
+            start=self._keeping.start,
         )
         seconds = result.seconds if self._clock is None or started is None else self._clock.monotonic() - started
         if self._log is not None:

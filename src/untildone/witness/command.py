@@ -14,7 +14,9 @@ from pathlib import Path
 
 from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
-from untildone.errors import WorkspaceError
+from untildone.errors import AgentError, WorkspaceError
+from untildone.ports import Process
+from untildone.ports.delivery import Start
 
 OUTPUT_CAP = 64 * 1024
 
@@ -82,15 +84,21 @@ async def run_command(
     withheld: Collection[str] = (),
     output_cap: int = OUTPUT_CAP,
     behind: Sequence[str] = (),
+    start: Start | None = None,
 ) -> CommandResult:
     """Run a shell command in a process group of its own; `env` adds to the environment, `withheld` takes from it.
 
     What it leaves running in that group is ended with it, so that checks do not pile up processes overnight.
     `behind`: a program and its arguments that runs the command and ends it should we die. Asked by SIGTERM it ends the
-    command with some grace, asked again at once, and its exit status is the command's.
+    command with some grace, asked again at once, and its exit status is the command's. `start`: starts it elsewhere.
     """
     started = time.monotonic()
     tail = _Tail(output_cap)
+    if start is not None:
+        ended = await _run_elsewhere(command, start, _environment(env, withheld), timeout, tail)
+        return CommandResult(
+            exit_code=ended, output_tail=tail.text(), sha256=tail.sha256(), seconds=time.monotonic() - started
+        )
     read_end, write_end = os.pipe()
     try:
         argv = (*behind, "/bin/sh", "-c", command)
@@ -113,6 +121,28 @@ async def run_command(
     return CommandResult(
         exit_code=code, output_tail=tail.text(), sha256=tail.sha256(), seconds=time.monotonic() - started
     )
+
+
+async def _run_elsewhere(command: str, start: Start, env: Mapping[str, str], timeout: float, tail: _Tail) -> int | None:
+    """Run it where everything that it starts ends with it; its exit status, or None if it did not end in time."""
+    try:
+        process = await start(command, env)
+    except AgentError as trouble:
+        raise WorkspaceError(f"cannot run `{one_line(command, _SAID)}`: {trouble}") from trouble
+    reading = asyncio.create_task(_feed(process, tail))
+    try:
+        async with asyncio.timeout(timeout):
+            return await process.wait()
+    except TimeoutError:
+        return None
+    finally:
+        await process.end(_END_GRACE)
+        await _finish(reading)
+
+
+async def _feed(process: Process, tail: _Tail) -> None:
+    while chunk := await process.read():
+        tail.feed(chunk)
 
 
 async def unusable(command: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +46,8 @@ class Sealing:
     """None: not to be had here."""
     weaker: str = _UNENCLOSED
     """Why it is not."""
+    in_tree: Callable[[], AbstractAsyncContextManager[Enter]] | None = None
+    """What is around checks in the tree itself, if anything is."""
     end_agents_leftovers: Callable[[], int] = lambda: 0
     """End what the agent left running; returns how many processes that were. It may block for a moment."""
 
@@ -133,7 +135,9 @@ class Examiner:
     @asynccontextmanager
     async def _place(self, subject: Subject, examination: "_Examination") -> AsyncIterator[_Place]:
         if subject.room == "tree":
-            yield _Place(self._cwd, self._cwd, weaker=_IN_TREE)
+            around = self._sealing.in_tree or nullcontext
+            async with around() as enter:
+                yield _Place(self._cwd, self._cwd.resolve(), enter=enter, weaker=_IN_TREE)
             return
         if subject.commit is None:
             raise CommitUnfit("nothing is committed yet: there is nothing to check out")
@@ -266,7 +270,11 @@ class _Examination:
         self.progress(f"running {what} {where}")
         keeping = self._keeping
         if place.enter is not None:
-            keeping = replace(keeping, behind=(*keeping.behind, *place.enter(str(place.inside / check.folder))))
+            way = place.enter(str(place.inside / check.folder))
+            if isinstance(way, tuple):
+                keeping = replace(keeping, behind=(*keeping.behind, *way))
+            else:
+                keeping = replace(keeping, start=way)
         result = await CommandCheck(
             check.command,
             cwd=folder,
