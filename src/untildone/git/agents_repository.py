@@ -21,6 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
 from untildone.errors import WorkspaceError
+from untildone.git.admission import Gate, Refused
 from untildone.git.fence import fence_around
 from untildone.git.plain_file import content, copy_plain
 from untildone.git.room_entries import alternates, common_folder
@@ -94,6 +95,10 @@ else
 fi && if [ -n "$2" ]; then g read-tree --reset "$2"; else g read-tree --empty; fi
 """
 
+_TAKE_BACK = f"""{_GIT}
+if [ -n "$1" ]; then g reset -q --soft "$1"; else g update-ref -d HEAD; fi
+"""
+
 _BRANCHES = f"{_GIT}g for-each-ref --count=200 --format='%(objectname) %(refname)' refs/heads refs/tags refs/stash\n"
 
 Lent = tuple[Path, Path, bool]
@@ -122,10 +127,6 @@ class _Seen:
     """Branches that the agent may move."""
 
 
-class Refused(WorkspaceError):
-    """What the agent committed does not leave the sandbox: it can put that right."""
-
-
 class AgentsRepository:
     """One folder for each agent; it outlives the driver, so that a resumed run finds what the agent left."""
 
@@ -146,6 +147,7 @@ class AgentsRepository:
         self._words: Callable[[str], Sequence[str]] = lambda _: ()
         self._known_words: dict[Callable[[str], Sequence[str]], tuple[str, ...]] = {}
         self._env: Mapping[str, str] = {}
+        self._gate = Gate()
         self._seen: _Seen | None = None
         self._stamps: tuple[object, ...] = ()
         self.plain: dict[str, str] = {}
@@ -225,6 +227,11 @@ class AgentsRepository:
                 link.symlink_to(self._common / name)
             (folder / "config").write_bytes(await _settings(real, everywhere=True))
         return {"GIT_COMMON_DIR": str(folder), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is decided what an agent sees of it."""
+        return self._seen is not None
 
     def is_seen_whole(self) -> bool:
         """Whether a look outside finds what git inside would: not in a merge, nor with filters of the repository."""
@@ -319,8 +326,12 @@ class AgentsRepository:
         assert self._seen is not None, "a repository that was not made"
         seen = self._seen
         if there.commit is not None:
-            await _unpack(real, pack)
-            await self._refuse_new_repositories(real, seen.theirs.commit, there.commit)
+            try:
+                await self._admit(real, pack, there.commit)
+            except Refused:
+                if by_us and there.branch == seen.theirs.branch:
+                    await self._run(_TAKE_BACK, seen.theirs.commit or "")
+                raise
         ours = await self._move(real, there)
         if ours.commit != seen.ours.commit:
             tree = ("--reset", ours.commit) if ours.commit else ("--empty",)
@@ -347,8 +358,17 @@ class AgentsRepository:
         """Take an object that a git inside has named, and all that belongs to it."""
         if not _COMMIT.fullmatch(wanted):
             raise WorkspaceError(f"git names no object inside: {one_line(wanted, 80)}")
-        await _unpack(real, (await self._run(_PACK, wanted, *(f"^{one}" for one in but if one))).out)
+        await self._admit(real, (await self._run(_PACK, wanted, *(f"^{one}" for one in but if one))).out, wanted)
         return wanted
+
+    async def _admit(self, real: "Repository", pack: bytes, *tips: str) -> None:
+        """Take objects, and look at what they make before anything refers to it."""
+        assert self._seen is not None, "a repository that was not made"
+        await _unpack(real, pack)
+        held = [place.parent for _, place, _ in self._pinned if place.name == ".git"]
+        held += [place for source, place, may_write in self._pinned if source == place and not may_write]
+        for tip in tips:
+            await self._gate.refuse_unfit(real, tip, before=self._seen.theirs.commit, known=held)
 
     async def renew(self, real: "Repository") -> None:
         """For an agent that only reads: it has checked out what the user's repository has."""
@@ -370,7 +390,9 @@ class AgentsRepository:
             await _unpack(real, (await self._run(_PACK, *dict.fromkeys(own.values()), *known_to)).out)
         for name, commit in own.items():
             ref = f"{self._keep}/{name.removeprefix('refs/')}"
-            await real.git(*_NO_HOOKS, "update-ref", "--end-of-options", ref, commit, check=False)
+            with suppress(WorkspaceError):
+                await self._admit(real, b"", commit)
+                await real.git(*_NO_HOOKS, "update-ref", "--end-of-options", ref, commit)
 
     async def bring_refs_in(self, real: "Repository") -> None:
         """Let it know the refs of the user's repository, before anything is switched there."""
@@ -381,7 +403,7 @@ class AgentsRepository:
         """Whether the agent's commits are on top of what was made outside meanwhile; else they are kept aside."""
         if there.commit is None:
             return False
-        await _unpack(real, pack)
+        await self._admit(real, pack, there.commit)
         if ours.commit is not None and ours.branch == there.branch:
             asked = await real.git("merge-base", "--is-ancestor", ours.commit, there.commit, check=False)
             if asked.code == 0:
@@ -434,23 +456,6 @@ class AgentsRepository:
         if (await real.git("check-ref-format", "--branch", branch, check=False)).code:
             raise Refused(f"the agent is on a branch that git does not allow: {one_line(branch, 80)}")
 
-    async def _refuse_new_repositories(self, real: "Repository", before: str | None, commit: str) -> None:
-        """A repository inside the repository has settings of its own, which `git status` outside obeys."""
-        known = {place.parent for _, place, _ in self._pinned if place.name == ".git"}
-        known |= {place for source, place, may_write in self._pinned if source == place and not may_write}
-        since = before or (await real.git("hash-object", "-t", "tree", os.devnull)).text
-        told = await real.git("diff-tree", "-r", "-z", "--raw", "--no-renames", since, commit, "--")
-        log = ("log", "--format=", "-m", "-r", "-z", "--raw", "--no-renames", "--no-show-signature", "--root")
-        told_more = await real.git(*log, commit, "--not", "--all", "--")
-        new = {path for path in (*_new_links(told.out), *_new_links(told_more.out)) if real.top / path not in known}
-        if new:
-            names = " ".join(one_line(path, 80) for path in sorted(new)[:3])
-            undo = f"`git reset --soft {before[:10]}` and " if before else ""
-            raise Refused(
-                f"there is a commit with a repository inside the repository ({names}), which does not leave the "
-                f"sandbox: {undo}`git rm -r -q -f --cached {names}` take it out again"
-            )
-
     async def _bring_in(self, real: "Repository", ours: Head) -> None:
         """What was checked out or committed outside is checked out inside as well; the files are there already."""
         assert self._seen is not None
@@ -481,9 +486,15 @@ class AgentsRepository:
             args, script=script, cwd=self.top, base=self._env, stdin=stdin, check=False, timeout=COMMIT_TIMEOUT,
             behind=self.behind(), env={"GIT_CEILING_DIRECTORIES": str(self.top.parent)},
         )  # fmt: skip
+        self.look_anew_after(done)
         if check:
             refuse_failed(done, (), self.top)
         return done
+
+    def look_anew_after(self, done: GitResult) -> None:
+        """What failed may have failed because something that is seen inside is gone: the next command is told anew."""
+        if done.code:
+            self._known_words.clear()
 
     def behind(
         self, words: Callable[[str], Sequence[str]] | None = None, *, for_hooks: bool = False
@@ -721,17 +732,6 @@ def _unique(lent: Sequence[Lent]) -> Iterator[Lent]:
         if one[1] not in found or not one[2]:
             found[one[1]] = one
     yield from found.values()
-
-
-def _new_links(raw: bytes) -> Iterator[str]:
-    """Paths that are repositories of their own now, and were not before."""
-    words = iter(raw.split(b"\0"))
-    for word in words:
-        facts = word.lstrip(b"\n").split(b" ")
-        if facts[0].startswith(b":"):
-            path = next(words, b"")
-            if facts[1] == _REPOSITORY and facts[0] != b":" + _REPOSITORY:
-                yield os.fsdecode(path)
 
 
 def _remove_special(folder: Path, most: int) -> None:

@@ -155,9 +155,12 @@ class Repository:
         check: bool = True,
         timeout: float = READ_TIMEOUT,
         dies_with_us: bool = False,
+        within: Sequence[str] = (),
         most: int = -1,
     ) -> GitResult:
         """Run git on this tree and no other. WorkspaceError when .git leads to another one by now.
+
+        `within`: what goes before it to bound it, outside.
 
         What a lock stops is done again as soon as the lock is gone; GitLocked if it stays.
         """
@@ -170,9 +173,11 @@ class Repository:
         for _ in range(_TRIES):
             done = await git(
                 way.args, cwd=self.top, git_dir=way.git_dir, work_tree=way.work_tree, env=way.env, base=way.base,
-                withheld=way.withheld, behind=way.behind, stdin=stdin, timeout=timeout, dies_with_us=dies_with_us,
+                withheld=way.withheld, behind=way.behind or within, stdin=stdin, timeout=timeout, dies_with_us=dies_with_us,
                 most=most, check=False,
             )  # fmt: skip
+            if self.real is not None:
+                _agents(self.keeping).look_anew_after(done)
             if way.base is not None and done.code == _KILLED_INSIDE:
                 done = replace(done, code=-signal.SIGKILL)
             if done.code == 0 or (lock := lock_named(way.said(done.err), self.folders)) is None:
