@@ -32,6 +32,8 @@ class LoginServer(ThreadingHTTPServer):
         self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.asked: list[tuple[str, str, str]] = []
         """Host, path and Authorization header."""
+        self.refused: set[str] = set()
+        """Access tokens that are of no use any more, and cannot be renewed either."""
         self.after_message: Callable[[], None] = lambda: None
         """Called when the model was asked and before it answers."""
         self.hosts = folder / "hosts"
@@ -56,11 +58,17 @@ class _Handler(BaseHTTPRequestHandler):
         login = self.headers.get("Authorization", "")
         path = self.path.partition("?")[0]
         self.server.asked.append((self.headers.get("Host", ""), path, login))
-        if path == "/v1/oauth/token":
+        if path == "/v1/oauth/token" and self.server.refused:
+            self._say(400, {"error": "invalid_grant", "error_description": "Refresh token not found or invalid"})
+        elif path == "/v1/oauth/token":
             self._say(200, {**RENEWED, "token_type": "Bearer", "scope": "user:inference user:profile"})
         elif path.startswith("/v1/"):
             self.server.after_message()
-            self._pass_on(body)
+            if login.removeprefix("Bearer ") in self.server.refused:
+                error = {"type": "authentication_error", "message": "OAuth token has expired"}
+                self._say(401, {"type": "error", "error": error})
+            else:
+                self._pass_on(body)
         else:
             self._say(404, {"error": {"type": "not_found_error", "message": "nothing is here"}})
 

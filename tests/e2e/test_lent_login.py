@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.soak,  # it listens on port 443 and shows the loop other hosts: both need root
 ]
 
-LOGIN = {
+LOGIN: dict[str, Any] = {
     "accessToken": "sk-ant-oat01-made-up", "refreshToken": "sk-ant-ort01-made-up", "expiresAt": 1,
     "scopes": ["user:inference", "user:profile"], "subscriptionType": "max",
 }  # fmt: skip
@@ -103,3 +103,22 @@ def test_a_usage_limit_is_waited_out(tmp_path: Path) -> None:
         assert {event["error_type"] for event in failed} == {"usage_limit"}
         assert used_up.answered is not None
         assert used_up.answered >= used_up.over
+
+
+def test_a_login_that_is_refused_after_it_was_replaced_outside_ends_nothing(tmp_path: Path) -> None:
+    """Both renew it when it expires: whoever comes second has one that is of no use any more."""
+    with subscriber(tmp_path, LOGIN | {"expiresAt": FAR}) as (stage, server, file):
+        another = LOGIN | {"accessToken": "sk-ant-oat01-another", "expiresAt": FAR}
+
+        def renewed_elsewhere() -> None:
+            if not server.refused:
+                write_anew(file, another)
+                server.refused.add(LOGIN["accessToken"])
+
+        server.after_message = renewed_elsewhere
+        result = run(stage, server)
+        assert result["exit_reason"] == "completion_signal", result
+        failed = [event["event_data"] for event in stage.events("lent") if event["event_type"] == "iteration.failed"]
+        assert [event["error_type"] for event in failed] == ["login_replaced"]
+        assert messages(server)[-1] == "Bearer sk-ant-oat01-another"
+        assert json.loads(file.read_text())["claudeAiOauth"]["accessToken"] == "sk-ant-oat01-another"

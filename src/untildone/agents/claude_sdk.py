@@ -146,7 +146,13 @@ class ClaudeSdk:
             await warm.end(polite=False)
         elif watch.asked_at is None:
             await self._converse(warm, watch, order, conversation, tell)
-        return _booked(await self._outcome(warm, conversation, watch), before.outcome())
+        return _booked(self._with_login(await self._outcome(warm, conversation, watch)), before.outcome())
+
+    def _with_login(self, outcome: Outcome) -> Outcome:
+        """What was refused may be a login that has been renewed elsewhere: the next process has the new one."""
+        if outcome.failure is None or self._fixed_then == self._fixed():
+            return outcome
+        return replace(outcome, failure=replace(outcome.failure, login_replaced=True))
 
     async def _keep_or_end(self, order: Order) -> WarmClaude | None:
         """Return the process we have if it suits the order; otherwise end it."""

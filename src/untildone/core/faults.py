@@ -46,6 +46,11 @@ REFUSAL = Fault("refusal", Remedy.COUNT, "the model refused to answer")
 INVALID_REQUEST = Fault("invalid_request", Remedy.COUNT, "the API rejected the request")
 MODEL_ERROR = Fault("model_error", Remedy.COUNT, "the model ended in an error")
 NO_RESULT = Fault("no_result", Remedy.COUNT, "the agent ended without a result line, or with a broken one")
+LOGIN_REPLACED = Fault(
+    "login_replaced",
+    Remedy.BACK_OFF,
+    "the login was refused, and has been renewed elsewhere: the next try has the new one",
+)
 SESSION_LOST = Fault(
     "session_lost", Remedy.BACK_OFF, "the session to continue is gone; the next try starts a fresh one"
 )
@@ -74,7 +79,7 @@ FAULTS: dict[str, Fault] = {
     for fault in (
         USAGE_LIMIT, RATE_LIMIT, OVERLOADED, SERVER_ERROR, NETWORK, AUTHENTICATION, BILLING, MODEL_NOT_FOUND,
         CONTEXT_TOO_LONG, TURNS_EXHAUSTED, BUDGET_EXHAUSTED, REFUSAL, INVALID_REQUEST, MODEL_ERROR, NO_RESULT,
-        SESSION_LOST, CRASH, OUT_OF_MEMORY, DISK_FULL, DISK_LOW, HANG, TIMEOUT, QUOTA_KEPT, DRIVER_DIED,
+        LOGIN_REPLACED, SESSION_LOST, CRASH, OUT_OF_MEMORY, DISK_FULL, DISK_LOW, HANG, TIMEOUT, QUOTA_KEPT, DRIVER_DIED,
         STOPPED, TAKEN, PAUSED, STEERED, LIMIT_REACHED, LOOP_STOPPED, SURROUNDINGS,
     )
 }  # fmt: skip
@@ -142,6 +147,11 @@ SIGNS: tuple[Sign, ...] = (
         BILLING,
         "`api_error` is `billing_error` or `account_on_hold`",
         lambda e: e.api_error in {"billing_error", "account_on_hold"},
+    ),
+    Sign(
+        LOGIN_REPLACED,
+        "the login was refused (as below), and the file that it is in is another one by now",
+        lambda e: e.login_replaced and (e.api_error_status in FORBIDDEN_CODES or e.api_error in LOGIN_ERRORS),
     ),
     Sign(AUTHENTICATION, "HTTP 401 or 403", lambda e: e.api_error_status in FORBIDDEN_CODES),
     Sign(

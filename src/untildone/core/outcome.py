@@ -72,6 +72,8 @@ class FaultEvidence:
     has_result: bool = True
     exit_code: int | None = None
     signal: int | None = None
+    login_replaced: bool = False
+    """The agent was started with another login than there is now."""
     starved: bool = False
     """The system killed something for want of memory while the agent ran."""
     text: str = ""
