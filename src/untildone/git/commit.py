@@ -10,6 +10,7 @@ from pathlib import Path
 from untildone.core.dataclass import dataclass
 from untildone.core.printable import printable
 from untildone.errors import GitKilled, GitLocked, WorkspaceError
+from untildone.git.admission import Refused, new_links
 from untildone.git.leaks import refusal, staged_secrets
 from untildone.git.locks import remove_own_locks
 from untildone.git.plain_file import copy_plain
@@ -96,6 +97,18 @@ async def add_all(repository: Repository, *, leave_out: Sequence[bytes] = (), in
     return first_line(added.err) if added.code else ""
 
 
+async def take_out_new_repositories(repository: Repository, index: Path | None = None) -> bool:
+    """Let the index have no other repository that the last commit does not have; whether there was one."""
+    env = None if index is None else {"GIT_INDEX_FILE": str(index)}
+    asked = await repository.git("rev-parse", "-q", "--verify", "HEAD^{tree}", check=False)
+    base = asked.text or (await repository.git("hash-object", "-t", "tree", os.devnull)).text
+    told = await repository.git("diff-index", "--cached", "--raw", "-z", "--no-renames", base, "--", env=env)
+    new = b"".join(path + b"\0" for path in new_links(told.out))
+    if new:
+        await repository.git(*NO_HOOKS, "update-index", "--force-remove", "-z", "--stdin", env=env, stdin=new)
+    return bool(new)
+
+
 async def commit_all(
     repository: Repository,
     message: str,
@@ -116,7 +129,12 @@ async def commit_all(
         with disk_trouble("cannot keep a copy of the index"), _index_kept(agents.index):
             missed = await add_all(agents, leave_out=leave_out)
             await _refuse_secrets(agents, let_pass)
-            return missed, await _commit_index(agents, message, identity)
+            try:
+                return missed, await _commit_index(agents, message, identity)
+            except Refused:
+                if not await take_out_new_repositories(agents):
+                    raise
+                return missed, await _commit_index(agents, message, identity)
 
     try:
         try:

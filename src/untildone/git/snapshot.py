@@ -14,7 +14,8 @@ from pathlib import Path
 
 from untildone.core.dataclass import dataclass
 from untildone.errors import WorkspaceError
-from untildone.git.commit import add_all
+from untildone.git.admission import Refused
+from untildone.git.commit import add_all, take_out_new_repositories
 from untildone.git.plain_file import copy_plain
 from untildone.git.repository import NO_HOOKS, PRIVATE_EMAIL, Repository
 from untildone.git.run import disk_trouble, first_line
@@ -83,7 +84,16 @@ async def write_tree(repository: Repository, *, leave_out: Sequence[bytes] = (),
     agents = repository.agents
     with scratch_index(agents) as index:
         await add_all(agents, leave_out=leave_out, index=index)
-        tree = (await agents.git(*NO_HOOKS, "write-tree", env={"GIT_INDEX_FILE": str(index)})).text
+        try:
+            return await _written(repository, index, but)
+        except Refused:
+            if not await take_out_new_repositories(agents, index):
+                raise
+            return await _written(repository, index, but)
+
+
+async def _written(repository: Repository, index: Path, but: str | None) -> str:
+    tree = (await repository.agents.git(*NO_HOOKS, "write-tree", env={"GIT_INDEX_FILE": str(index)})).text
     return await repository.taken(tree, but)
 
 
