@@ -93,11 +93,14 @@ class Keeper:
         free = _disk_free(self._bounds.disks)
         # One fast writer could fill a disk between two looks.
         largest = max(_LITTLE, free - self._bounds.disk_reserve) if free and self._bounds.disk_reserve else None
-        for pid in process.family():
-            with suppress(OSError):
-                Path(f"/proc/{pid}/oom_score_adj").write_text(_SACRIFICED_FIRST, "ascii")
-                if largest is not None:
-                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest, largest))
+        known: set[int] = set()
+        while new := process.family() - known:  # what was started before its parent was bound is found by another look
+            known |= new
+            for pid in new:
+                with suppress(OSError):
+                    if largest is not None:
+                        resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest, largest))
+                    Path(f"/proc/{pid}/oom_score_adj").write_text(_SACRIFICED_FIRST, "ascii")
 
     @asynccontextmanager
     async def keeping(self, tell: Callable[[str, str], None]) -> AsyncIterator[None]:
