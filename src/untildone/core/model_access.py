@@ -42,6 +42,9 @@ class ModelAccess:
         return (*LOGIN_HOSTS, *([self.gateway] if self.gateway else [])) if self.kind == "login" else ()
 
 
+NO_MODEL = ModelAccess(kind="neither", said="what checks work has no use for a model")
+
+
 def model_access(env: Mapping[str, str], settings: Mapping[str, Any], *, has_login: bool) -> ModelAccess:
     """What the user's environment and settings of Claude Code give; `has_login`: there is a file with one."""
     given = {**env, **settings_env(settings)}

@@ -40,11 +40,8 @@ class CleanRoom:
         self._network = network
 
     def borrowed(self, checkout: Checkout) -> tuple[Bind, ...]:
-        """Folders of the trees that PATH or the active environment leads to, where the checkout has nothing."""
-        trees = [_real(tree) for tree in checkout.trees]
-        found = lent_from_trees(self._env, trees)
-        fitting = [str(place) for place in found if _fits(place, trees, Path(checkout.top))]
-        return tuple(Bind(source=place, place=place) for place in fitting)
+        """ports.Enclosure."""
+        return lent_by_path(self._env, checkout)
 
     def enter(self, checkout: Checkout, *, lent: Sequence[Bind] = (), programs: Sequence[str] = ()) -> Enter:
         """Make the fresh folders; WorkspaceError when there is no room for them."""
@@ -68,7 +65,7 @@ class CleanRoom:
         for place in toolchains(self._env, [*programs, *reached], around):
             mounts[place] = Mount(place=str(place), kind="read", source=str(place))
         for tree in trees:
-            if _is_free(tree, trees, Path(checkout.top)):
+            if is_free(tree, trees, Path(checkout.top)):
                 mounts[tree] = Mount(place=str(tree), kind="write", source=checkout.top)
         for bind in (*lent, *checkout.git):
             kind: Literal["read", "write"] = "write" if bind.writable else "read"
@@ -78,6 +75,14 @@ class CleanRoom:
             mounts=tuple(mounts.values()), env=(*env, ("HOME", str(seen_home))), network=self._network,
             root=os.geteuid() == 0, as_user=self._probe.as_user,
         )  # fmt: skip
+
+
+def lent_by_path(env: Mapping[str, str], checkout: Checkout) -> tuple[Bind, ...]:
+    """Folders of the trees that PATH or the active environment leads to, where the checkout has nothing."""
+    trees = [_real(tree) for tree in checkout.trees]
+    found = lent_from_trees(env, trees)
+    fitting = [str(place) for place in found if _fits(place, trees, Path(checkout.top))]
+    return tuple(Bind(source=place, place=place) for place in fitting)
 
 
 def _in_folder(words: tuple[str, ...], folder: str) -> tuple[str, ...]:
@@ -115,7 +120,7 @@ def _around_tree(tree: Path) -> Path | None:
     return place if place != Path("/") and not (first in _SYSTEM and len(deeper) <= 2) else None  # noqa: PLR2004
 
 
-def _is_free(tree: Path, trees: Sequence[Path], top: Path) -> bool:
+def is_free(tree: Path, trees: Sequence[Path], top: Path) -> bool:
     """Whether the checkout can be seen at a tree: one inside of another needs a folder there, and no link."""
     inside = [tree.relative_to(other) for other in trees if tree != other and tree.is_relative_to(other)]
     return all(_is_folder_or_nothing(top, below) for below in inside)
