@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -12,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import untildone
-from untildone.agents.lodging import CREDENTIALS, Lent, Lodging, lodge, user_settings
+from untildone.agents.lodging import CREDENTIALS, Lent, Lodging, lodge, settle, user_settings
 from untildone.agents.wire_notes import WireNotes
 from untildone.core.dataclass import dataclass
 from untildone.core.door import PORT, REGISTRIES, Refused, Table, host_rules
 from untildone.core.event import Event
-from untildone.core.model_access import NO_LOGIN, ModelAccess, environment_inside, model_access
+from untildone.core.model_access import NO_LOGIN, NO_MODEL, ModelAccess, environment_inside, model_access
 from untildone.core.policy import BOXED, ENGINES, AgentOptions, RunSpec
 from untildone.core.trace import AgentBoundExceeded, AgentHostRefused
 from untildone.engine.journal import Journal
@@ -32,18 +33,21 @@ from untildone.git.run import lend, path_outside, take_back
 from untildone.git.snapshot import refs_of
 from untildone.git.ssh_agent import LentAgent, lend_agent, ssh_host
 from untildone.ports import Sandbox, Watcher
-from untildone.sandbox.agents_view import Quarters, view
+from untildone.sandbox.agents_view import Quarters, mask_sockets, view
 from untildone.sandbox.bounds import Bounds, memory_bound
 from untildone.sandbox.boxed import BoxedSpawner
 from untildone.sandbox.bubblewrap import Bubblewrap, can_enclose
+from untildone.sandbox.check_room import CheckRoom
 from untildone.sandbox.containers import DEFAULT_IMAGE, Containers, find_engine, interpreter_of, require_image
 from untildone.sandbox.host import HostSpawner, behind_guard
-from untildone.sandbox.view import View
+from untildone.sandbox.toolchains import interpreters, steps_to
+from untildone.sandbox.view import Mount, View
 from untildone.sandbox.walls import Walls
 from untildone.store.leftovers import BOXES, CACHES
 
 _MOST_HOSTS = 50
 _FILES = "files"
+_CHECKS = "checks"
 _OWN = "UNTILDONE_"
 _AUTHORITIES = (
     "NODE_EXTRA_CA_CERTS",
@@ -73,6 +77,8 @@ class Box:
     """The user's login, if that is lent."""
     repository: AgentsRepository | None = None
     """What the agent has in place of the user's repository; None: its folder is in no repository."""
+    checks: CheckRoom | None = None
+    """Where checks of its work run; None: there are no checks."""
 
     def leave(self) -> None:
         """Nothing runs inside any more: what was only made for something to be seen there goes."""
@@ -137,6 +143,8 @@ class Lodger:
     """Bytes that it leaves on every disk."""
     remote: RemoteAccess = RemoteAccess()
     """The run's own remote, as it may get at it."""
+    judges: tuple[str, ...] | None = None
+    """Programs that the checks of its work name; None: there are no checks."""
 
     @property
     def around(self) -> Path:
@@ -212,20 +220,28 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
     repository = _repository(lodger, tree)
     if not os.path.lexists(lodger.around):
         _settle_git(lodger.around / "home", environment_outside(os.environ, options, lodger.spec.cwd))
-    plain = _place_of_git(lodger, tree) if repository is None else ()
+    lodging = Lodging(
+        config_dir=config_dir,
+        home=_home(lodger.env),
+        cwd=lodger.spec.cwd,
+        around=lodger.around,
+        is_named="CLAUDE_CONFIG_DIR" in lodger.env,
+    )
+    lent = [one for one in lodge(lodging, access, settings) if one[0] != one[1] or not _is_led(one[0], lodger)]
+    lent += _caches(lodger, tree) if kind in ENGINES and not lodger.is_reader else ()
+    lent += _place_of_git(lodger, tree) if repository is None else ()
+    programs = (lodger.claude, *(() if kind in ENGINES else _interpreters(lodger)))
+    decided: dict[bool, View] = {}
 
-    def look(cwd: str) -> View:
-        lodging = Lodging(
-            config_dir=config_dir,
-            home=_home(lodger.env),
-            cwd=cwd,
-            around=lodger.around,
-            is_named="CLAUDE_CONFIG_DIR" in lodger.env,
-        )
-        git = plain if repository is None else repository.mounts(may_write=not lodger.is_reader)
-        caches = _caches(lodger, tree) if kind in ENGINES and not lodger.is_reader else ()
-        return _view(lodger, kind, tree, (*lodge(lodging, access, settings), *git, *caches))
+    def look(_: str) -> View:
+        settle(lodging, settings)
+        is_known = repository is None or repository.is_known
+        if is_known not in decided:  # nothing has run inside yet
+            git = () if repository is None else repository.mounts(may_write=not lodger.is_reader)
+            decided[is_known] = _view(lodger, kind, tree, (*lent, *git), programs)
+        return mask_sockets(decided[is_known])
 
+    look(lodger.spec.cwd)
     env = {**environment_inside(lodger.env, access, port=PORT, passed=options.pass_env), **lodger.remote.env}
     env |= _ssh_agent(lodger).env
     walls, more = _walls(kind, lodger, host, look)
@@ -242,7 +258,48 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
         login=login,
         tree=tree,
         repository=repository,
+        checks=_check_room(kind, lodger, host, look),
     )
+
+
+def _check_room(kind: str, lodger: Lodger, host: HostSpawner, look: Callable[[str], View]) -> CheckRoom | None:
+    """Walls of the same kind for the checks. `look`: what the agent sees."""
+    if lodger.judges is None:
+        return None
+    options, home = lodger.spec.options, _home(lodger.env)
+    folders = _writable(options, lodger.spec.cwd, lodger.env)
+    programs = (*lodger.judges, *(() if kind in ENGINES else _interpreters(lodger)))
+    quarters = Quarters(
+        around=lodger.around / _CHECKS,
+        home=home,
+        writable=(),
+        trees=tuple(folders),
+        lent=tuple((file, file, False) for file in _given((), lodger)),
+        own=lodger.own,
+        programs=() if kind in ENGINES else programs,
+        of_image=kind in ENGINES,
+    )
+    seen = _seen(quarters, lodger.env, kind)
+    is_strict = lodger.spec.contract.proof == "strict"
+    remote = RemoteAccess() if is_strict else lodger.remote
+
+    def rule(env: Mapping[str, str], view: View) -> Mapping[str, str]:
+        own = {name: value for name, value in env.items() if name.startswith(_OWN)}
+        own |= {"HOME": str(home), "PATH": lodger.env.get("PATH", os.defpath)}
+        given = {**environment_inside(env, NO_MODEL, port=PORT, passed=options.pass_env), **remote.env, **own}
+        return {**_without_places(given, view), **_npm(home)} if kind in ENGINES else given
+
+    def tree() -> list[Mount]:
+        mounts = look(lodger.spec.cwd).mounts
+        return [one for one in mounts if any(Path(one.place).is_relative_to(folder) for folder in folders)]
+
+    walls, _ = _walls(kind, replace(lodger, name=f"{lodger.name}-{_CHECKS}"), host, lambda _: seen)
+    table = Table(network="none") if is_strict else table_for(options, NO_MODEL, remote)
+    return CheckRoom(BoxedSpawner(host, walls, table, _bounds(lodger)), seen, env=lodger.env, rule=rule, tree=tree)
+
+
+def _npm(home: Path) -> dict[str, str]:
+    return {"npm_config_cache": str(home / ".cache" / "npm")}
 
 
 def _walls(kind: str, lodger: Lodger, host: HostSpawner, look: Callable[[str], View]) -> tuple[Walls, dict[str, str]]:
@@ -251,8 +308,12 @@ def _walls(kind: str, lodger: Lodger, host: HostSpawner, look: Callable[[str], V
         probe = can_enclose()
         if probe.trouble:
             raise NoSandbox(f"{probe.trouble}; {probe.remedy}")
+        if _is_led(Path(probe.program), lodger):
+            raise NoSandbox(f"{probe.program} lies where the agent may write")
         return Bubblewrap(host, look, program=probe.program), {}
-    engine, image = find_engine(kind, lodger.env), lodger.spec.options.image or DEFAULT_IMAGE
+    # An engine looks for programs of its own.
+    engine = find_engine(kind, environment_outside(lodger.env, lodger.spec.options, lodger.spec.cwd))
+    image = lodger.spec.options.image or DEFAULT_IMAGE
     needs = ("git", interpreter_of(lodger.claude))
     require_image(engine, image)
     walls = Containers(
@@ -261,7 +322,7 @@ def _walls(kind: str, lodger: Lodger, host: HostSpawner, look: Callable[[str], V
     )  # fmt: skip
     # Claude Code refuses to work as root without permissions where this does not say that it may.
     more = {"IS_SANDBOX": "1"} if engine.root else {}
-    return walls, more | {"npm_config_cache": str(_home(lodger.env) / ".cache" / "npm")}
+    return walls, more | _npm(_home(lodger.env))
 
 
 def _without_places(env: Mapping[str, str], seen: View) -> dict[str, str]:
@@ -364,6 +425,8 @@ async def opened(boxes: Sequence[Box], journal: Journal, notes: WireNotes) -> As
             await box.make_repository()
             watcher = Watcher(asked=notes.request, refused=refused, exceeded=exceeded)
             await doors.enter_async_context(box.spawner.open(watcher))
+            if box.checks is not None:
+                await doors.enter_async_context(box.checks.spawner.open(watcher))
         try:
             yield
         finally:
@@ -385,11 +448,39 @@ def _ssh_agent(lodger: Lodger) -> LentAgent:
     return lend_agent(lodger.env, home=_home(lodger.env), files=lodger.around / _FILES, port=PORT)
 
 
-def _view(lodger: Lodger, kind: str, tree: Path, lent: Lent) -> View:
+def _is_led(place: Path, lodger: Lodger) -> bool:
+    """Whether something in what the agent may write decides where a path leads."""
+    folders = _writable(lodger.spec.options, lodger.spec.cwd, lodger.env)
+    return any(step.is_relative_to(folder) for step in steps_to(place) for folder in folders)
+
+
+def _interpreters(lodger: Lodger) -> tuple[str, ...]:
+    """Asked once for a run, as an agent may change what its folder says."""
+    kept = lodger.around / "interpreters.json"
+    try:
+        return tuple(json.loads(kept.read_bytes()))
+    except OSError:
+        found = interpreters(_writable(lodger.spec.options, lodger.spec.cwd, lodger.env))
+        kept.write_text(json.dumps(found), "utf-8")
+        return tuple(found)
+
+
+def _given(named: Sequence[str], lodger: Lodger) -> list[Path]:
+    """These files, and those with certificates. What lies in the agent's folder is seen there."""
+    named = (*named, *(lodger.env.get(name, "") for name in _AUTHORITIES))
+    files = [Path(one) for one in named if os.path.isfile(one)]  # noqa: PTH113 - may be no path
+    return [file for file in files if not _is_led(file.absolute(), lodger)]
+
+
+def _seen(quarters: Quarters, env: Mapping[str, str], kind: str) -> View:
+    root = os.geteuid() == 0
+    return view(quarters, env, root=False, as_user=not root or (kind == "bwrap" and can_enclose().as_user))
+
+
+def _view(lodger: Lodger, kind: str, tree: Path, lent: Lent, programs: tuple[str, ...]) -> View:
     options = lodger.spec.options
     more = tuple(Path(os.path.realpath(place)) for place in options.add_dirs)
-    named = (*options.mcp_config, *(lodger.env.get(name, "") for name in _AUTHORITIES))
-    given = tuple(Path(one) for one in named if os.path.isfile(one))  # noqa: PTH113 - may be no path
+    given = _given(options.mcp_config, lodger)
     files = lodger.around / _FILES
     files.mkdir(mode=0o700, parents=True, exist_ok=True)
     quarters = Quarters(
@@ -399,11 +490,11 @@ def _view(lodger: Lodger, kind: str, tree: Path, lent: Lent) -> View:
         fixed=(tree, *more) if lodger.is_reader else tuple(git for one in more if (git := one / ".git").exists()),
         lent=(*lent, (files, files, False), *_ssh_agent(lodger).lent, *((place, place, False) for place in given)),
         own=lodger.own,
-        programs=(lodger.claude,),
+        programs=programs,
+        trees=(tree, *more) if lodger.is_reader else (),
         of_image=kind in ENGINES,
     )
-    root = os.geteuid() == 0
-    return view(quarters, lodger.env, root=False, as_user=not root or (kind == "bwrap" and can_enclose().as_user))
+    return _seen(quarters, lodger.env, kind)
 
 
 def _writable(options: AgentOptions, cwd: str, env: Mapping[str, str]) -> list[Path]:

@@ -212,8 +212,8 @@ async def _refuse_without_login(spec: RunSpec, around: Surroundings) -> None:
         return  # it may name a key that only Claude Code can look for
     place, folder = claude_config_dir(spec, around.env), Path(spec.cwd)
     env = dict(around.env) | ({"CLAUDE_CONFIG_DIR": str(place)} if spec.options.config_dir else {})
-    path = environment_outside(env, spec.options, spec.cwd).get("PATH")
-    claude = find_claude(spec.options.claude, path=path)
+    env = environment_outside(env, spec.options, spec.cwd)
+    claude = find_claude(spec.options.claude, path=env.get("PATH"))
     await refuse_without_login(claude, env, config_dir=place, folders=(folder, project_root(folder)))
 
 
@@ -280,7 +280,7 @@ async def _parts(spec: RunSpec, around: Surroundings, run_id: str, policy: Polic
             cwd=spec.cwd,
             logs=around.state_dir / "logs" / run_id,
             keeping=Keeping(env=marks, behind=guard, withheld=withheld, masked=logins(spec, around.env)),
-            sealing=_sealing(spec, around, partial(spawner.end_leftovers, run_id)),
+            sealing=_sealing(spec, around, partial(spawner.end_leftovers, run_id), at_work),
         ),
         lander=lander,
         forge=await _forge(spec, around, lander.remote_address),
@@ -310,13 +310,18 @@ async def _refuse_unusable(contract: Contract) -> None:
             raise ConfigError(f"{one_line(what, 200)} cannot be run: {said}; correct the command, or leave it out")
 
 
-def _sealing(spec: RunSpec, around: Surroundings, end_leftovers: Callable[[], int]) -> "Sealing":
-    """Where checks see only the commit, if that can be had here. ConfigError when it must be and cannot."""
+def _sealing(spec: RunSpec, around: Surroundings, end_leftovers: Callable[[], int], box: "Box | None") -> "Sealing":
+    """Where checks see only the commit, if that can be had here. ConfigError when it must be and cannot.
+
+    If the agent is in a sandbox, so is what checks its work: that runs what it wrote.
+    """
     from untildone.sandbox.bubblewrap import can_enclose
     from untildone.sandbox.clean_room import CleanRoom
     from untildone.witness.examiner import Sealing
 
     contract = spec.contract
+    if box is not None and box.checks is not None:
+        return Sealing(enclosure=box.checks, in_tree=box.checks.in_tree, end_agents_leftovers=end_leftovers)
     if not contract.checks:
         return Sealing(end_agents_leftovers=end_leftovers)  # nothing will run, so nobody needs to try it out
     probe = can_enclose()
@@ -328,6 +333,16 @@ def _sealing(spec: RunSpec, around: Surroundings, end_leftovers: Callable[[], in
     own = (around.state_dir, config.own_dir(os.environ))
     enclosure = CleanRoom(probe, env=os.environ, own=own, network=contract.proof != "strict")
     return Sealing(enclosure=enclosure, end_agents_leftovers=end_leftovers)
+
+
+def _judges(contract: Contract) -> tuple[str, ...] | None:
+    """The programs that checks name, as far as they are there; None: there are no checks."""
+    from untildone.witness.lent import named_programs
+
+    if not contract.checks:
+        return None
+    commands = (contract.setup, contract.fail_to_pass_check, *(check.command for check in contract.checks))
+    return tuple(path for one in commands if one for path in named_programs(one, os.environ).values() if path)
 
 
 def _tasks_left(spec: RunSpec) -> Callable[[], str]:
@@ -487,6 +502,7 @@ class _Crew:
             is_reader=reviewing,
             disk_reserve=self._policy.disk_reserve,
             remote=self.remote,
+            judges=None if reviewing else _judges(spec.contract),
         )
         try:
             box = box_for(lodger, self._host)

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from untildone.errors import NoSandbox
 from untildone.sandbox.agents_view import Quarters, view
 from untildone.sandbox.bubblewrap import can_enclose, enclosed
+from untildone.sandbox.toolchains import interpreters
 
 
 @pytest.fixture
@@ -77,9 +79,9 @@ def test_programs_beside_downloads_and_logins_are_lent_alone(quarters: Quarters)
         (quarters.home / file).parent.mkdir(parents=True, exist_ok=True)
         (quarters.home / file).touch(mode=0o755)
     path = f"{quarters.home}/.cargo/bin:{quarters.home}/.pyenv/bin"
-    places = {mount.place for mount in view(quarters, {"PATH": path}, root=False, as_user=True).mounts}
-    assert {f"{quarters.home}/.cargo/bin", f"{quarters.home}/.pyenv"} <= places
-    assert f"{quarters.home}/.cargo" not in places
+    mounts = {mount.place: mount for mount in view(quarters, {"PATH": path}, root=False, as_user=True).mounts}
+    assert {f"{quarters.home}/.cargo/bin", f"{quarters.home}/.pyenv"} <= mounts.keys()
+    assert mounts[f"{quarters.home}/.cargo"].source == f"{quarters.around}/home/.cargo"
 
 
 def test_the_python_of_an_environment_in_the_folder_is_lent_and_nothing_that_is_none(quarters: Quarters) -> None:
@@ -95,7 +97,8 @@ def test_the_python_of_an_environment_in_the_folder_is_lent_and_nothing_that_is_
         (environment / "bin").mkdir(parents=True)
         (environment / "bin" / "python").symlink_to(target)
         (environment / "pyvenv.cfg").touch()
-    places = {mount.place for mount in view(quarters, {}, root=False, as_user=True).mounts}
+    named = replace(quarters, programs=tuple(interpreters(quarters.writable)))
+    places = {mount.place for mount in view(named, {}, root=False, as_user=True).mounts}
     assert str(python.parent.parent) in places
     assert not any("secret" in place for place in places)
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,34 +47,42 @@ def user_settings(config_dir: Path) -> dict[str, Any]:
 
 
 def lodge(lodging: Lodging, access: ModelAccess, settings: Mapping[str, Any]) -> Lent:
-    """Make it ready; returns source, place and whether it may be written.
+    """Make it ready, before anything has run inside; returns source, place and whether it may be written.
 
     What Claude Code writes for itself goes with the sandbox. Its transcripts of this folder are where they always
     are: from them costs are found out, and conversations gone on with. What it remembers of the project is a copy:
     otherwise an agent could tell things to the user's next session.
     """
-    own = lodging.around / _FOLDER
+    own, memory = lodging.around / _FOLDER, lodging.around / _MEMORY
     transcripts = lodging.config_dir / PROJECTS / project_name(lodging.cwd)
-    state = own / _STATE if lodging.is_named else lodging.around / "home" / _STATE
-    trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
     try:
-        for folder in (own, state.parent):
+        for folder in (own, lodging.around / "home", transcripts):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        transcripts.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.path.lexists(own / _MEMORY):
-            _copy(transcripts / _MEMORY, own / _MEMORY)
-        _write_anew(own / SETTINGS, settings_inside(settings))
-        if not os.path.lexists(state):
-            _write_anew(state, {"hasCompletedOnboarding": True, "projects": {lodging.cwd: trusted}})
+        if not os.path.lexists(memory):
+            _copy(transcripts / _MEMORY, memory)
     except OSError as trouble:
         raise AgentError(f"cannot make {own} ready for Claude Code: {trouble.strerror or trouble}") from trouble
-    lent = [(own, lodging.config_dir, True), (transcripts, transcripts, True)]
-    lent.append((own / _MEMORY, transcripts / _MEMORY, True))
+    settle(lodging, settings)
+    lent = [(own, lodging.config_dir, True), (transcripts, transcripts, True), (memory, transcripts / _MEMORY, True)]
     lent += [(place, place, False) for name in _INSTRUCTIONS if (place := lodging.config_dir / name).exists()]
     login = lodging.config_dir / CREDENTIALS
     if access.kind == "login" and login.exists():
         lent.append((login, login, True))
     return tuple(lent)
+
+
+def settle(lodging: Lodging, settings: Mapping[str, Any]) -> None:
+    """Write the settings anew, before each start: what an agent wrote in their place is not to last."""
+    own = lodging.around / _FOLDER
+    state = own / _STATE if lodging.is_named else lodging.around / "home" / _STATE
+    trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+    try:
+        _write_anew(own / SETTINGS, settings_inside(settings), beside=lodging.around)
+        if not _is_plain(state):
+            begun = {"hasCompletedOnboarding": True, "projects": {lodging.cwd: trusted}}
+            _write_anew(state, begun, beside=lodging.around)
+    except OSError as trouble:
+        raise AgentError(f"cannot make {own} ready for Claude Code: {trouble.strerror or trouble}") from trouble
 
 
 def _copy(notes: Path, to: Path) -> None:
@@ -82,8 +92,15 @@ def _copy(notes: Path, to: Path) -> None:
             (to / file.name).write_bytes(file.read_bytes())
 
 
-def _write_anew(path: Path, content: Mapping[str, Any]) -> None:
-    """The agent can put a link there, which must not be followed."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+def _write_anew(path: Path, content: Mapping[str, Any], *, beside: Path) -> None:
+    """The agent can put anything there: a link is not followed, and a folder is put aside."""
+    made = beside / f"{path.name}.{secrets.token_hex(4)}"
+    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
         json.dump(content, file)
+    if os.path.lexists(path) and stat.S_ISDIR(path.lstat().st_mode):
+        path.rename(path.with_name(made.name))
+    made.replace(path)
+
+
+def _is_plain(path: Path) -> bool:
+    return os.path.lexists(path) and stat.S_ISREG(path.lstat().st_mode)

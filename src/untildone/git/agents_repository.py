@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
@@ -47,6 +48,7 @@ _MODULE = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 _DEEPEST = 8
 """Submodules within submodules are looked for this deep."""
 _LENT = ("hooks", "info", "modules")
+_ALWAYS_FILES = ("index", "index.lock")
 _REFS = ("refs/heads", "refs/tags", "refs/remotes", "refs/notes")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _HEADS = "refs/heads/"
@@ -174,7 +176,8 @@ class AgentsRepository:
             if self._is_linked:
                 lent.append((self._written("git-link", f"gitdir: {self.place}\n"), self.top / ".git", False))
             for name in _LENT:
-                if (self._common / name).is_dir():
+                # What a link leads to could be another folder by the next start.
+                if (self._common / name).is_dir() and not (self._common / name).is_symlink():
                     _make_folder(self.git_dir / name)
                     lent.append((self._common / name, self.place / name, False))
             for config in self._settings_of_modules:
@@ -245,7 +248,8 @@ class AgentsRepository:
 
     async def _hooks(self, real: "Repository") -> str:
         named = (await real.git("config", "--local", "core.hooksPath", check=False)).text
-        return named or str(self.place / "hooks")
+        own = self._common / "hooks"
+        return named or (os.path.realpath(own) if own.is_symlink() else str(self.place / "hooks"))
 
     async def _make(self, real: "Repository") -> None:
         if what := under_way_in(real.git_dir):
@@ -257,7 +261,8 @@ class AgentsRepository:
         with disk_trouble(f"cannot make a repository in {self.git_dir}"):
             self.git_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             for entry in self.git_dir.iterdir():  # of a driver that died while it made it
-                _remove(entry)
+                if entry.name not in _LENT or entry.is_symlink() or not entry.is_dir():  # a mount, for what runs inside
+                    _remove(entry)
             for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
                 (self.git_dir / folder).mkdir(parents=True)
             lent = "".join(f"{place}\n" for place in self._lent_objects())
@@ -502,6 +507,9 @@ class AgentsRepository:
         """What goes before git inside: it can fill no disk with what it prints."""
         with suppress(OSError):  # it is being written to: git says what is wrong
             _remove_special(self.git_dir, _MOST_ENTRIES)
+            for name in _ALWAYS_FILES:
+                if (self.git_dir / name).is_dir():  # renamed, as that works whatever lies in it
+                    (self.git_dir / name).rename(self.git_dir / f"{name}.{token_hex(4)}")
         self.mounts()  # what they show is there, whatever the agent did to it
         chosen = words or self._words
         if chosen not in self._known_words:

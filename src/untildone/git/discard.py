@@ -4,6 +4,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from untildone.git.run import own_path
+
 GONE = "gone-"
 """What the names of folders begin with that nobody needs any more: whoever finds one may remove it."""
 
@@ -30,7 +32,8 @@ def discard(folder: Path, *, into: Path) -> None:
 def remove(folder: Path) -> None:
     """Begin to remove a folder. Returns at once, and a failure is silent: the next sweep tries again."""
     with suppress(OSError):  # no process to be had: never a reason to lose what was found out in there
-        shell = os.posix_spawn("/bin/sh", ["sh", "-c", _REMOVE, str(folder)], os.environ, setpgroup=0)
+        env = {**os.environ, "PATH": own_path()}
+        shell = os.posix_spawn("/bin/sh", ["sh", "-c", _REMOVE, str(folder)], env, setpgroup=0)
         os.waitpid(shell, 0)
 
 

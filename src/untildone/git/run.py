@@ -220,6 +220,11 @@ def path_outside(path: str, folders: Collection[Path]) -> str:
     return os.pathsep.join(place for place in path.split(os.pathsep) if _is_outside(place, tops))
 
 
+def own_path() -> str:
+    """Where what runs outside looks for programs: in no folder that was lent."""
+    return path_outside(os.environ.get("PATH", os.defpath), _lent)
+
+
 def _is_outside(place: str, tops: Collection[str]) -> bool:
     real = os.path.realpath(place)
     return place.startswith("/") and not any(real == top or real.startswith(f"{top.rstrip('/')}/") for top in tops)
@@ -227,7 +232,7 @@ def _is_outside(place: str, tops: Collection[str]) -> bool:
 
 def _environment(withheld: Collection[str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in _MISLEADING and name not in withheld}
-    lent = {"PATH": path_outside(kept["PATH"], _lent)} if _lent and "PATH" in kept else {}
+    lent = {"PATH": own_path()} if _lent and "PATH" in kept else {}
     return kept | lent | _QUIET
 
 

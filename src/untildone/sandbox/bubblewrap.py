@@ -17,7 +17,7 @@ from untildone.core.policy import NOT_LINUX
 from untildone.core.printable import one_line
 from untildone.errors import AgentError
 from untildone.sandbox.host import HostProcess, HostSpawner
-from untildone.sandbox.view import Mount, View
+from untildone.sandbox.view import Mount, View, make_places
 from untildone.sandbox.walls import Close, MakeDoor, listening_in, place_outside
 
 _INSTALL = "install bubblewrap (`sudo apt-get install bubblewrap`)"
@@ -109,6 +109,7 @@ class Bubblewrap:
         return self._words(cwd, self._look(cwd))
 
     def _words(self, cwd: str, seen: View) -> tuple[str, ...]:
+        make_places(seen)
         return (*enclosed(seen, program=self._program), "--chdir", os.path.realpath(cwd), "--")
 
     async def start(

@@ -26,7 +26,7 @@ from untildone.errors import AgentError, NoSandbox
 from untildone.sandbox import enter_container, listen_inside
 from untildone.sandbox.bounds import Bounds
 from untildone.sandbox.host import HostProcess, HostSpawner
-from untildone.sandbox.view import Mount, View
+from untildone.sandbox.view import Mount, View, make_places
 from untildone.sandbox.walls import Close, MakeDoor, handed_over, listening_in, place_outside
 
 DEFAULT_IMAGE = "untildone-agent"
@@ -243,15 +243,16 @@ class Containers:
         """sandbox.Walls."""
         own = [f"{name}={value}" for name, value in self._engine.env.items() if name not in {"HOME", "PATH"}]
         enter = (sys.executable, "-I", "-S", enter_container.__file__, self._engine.program, self._name, *own, "--")
-        return ("env", f"--chdir={os.path.realpath(cwd)}", *enter)
+        return ("/usr/bin/env", f"--chdir={os.path.realpath(cwd)}", *enter)
 
     def _run(self, cwd: str, name: str, network: str, view: View | None = None) -> tuple[str, ...]:
         """The words that start a container, but for the image and the program."""
         # The kernel ends whatever it likes: what the loop watches is a little less, and ends before that.
         pids = min(int(self._bounds.pids * _MARGIN), _MOST_PROCESSES)
         memory = min(int(self._bounds.memory * _MARGIN) + _SHARED_MEMORY, _memory_of_machine())
-        seen = sorted((view or self._look(cwd)).mounts, key=lambda one: len(Path(one.place).parts))
-        make_places(seen)
+        chosen = view or self._look(cwd)
+        make_places(chosen)
+        seen = sorted(chosen.mounts, key=lambda one: len(Path(one.place).parts))
         return (
             self._engine.program, "run", "--rm", "--interactive", "--init", f"--name={name}", network,
             f"--label={_BOX}={self._name}", f"--label={_DRIVER}={_this_process()}", *self._engine.flags,

@@ -22,6 +22,8 @@ OUTPUT = ("CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR")
 _NOT_ABOUT_TOOLS = ("HOME", "PWD", "OLDPWD", "TMPDIR", "TMP", "TEMP", *OUTPUT)
 _NOT_ABOUT_TOOLS_PREFIXES = ("XDG_", "UNTILDONE_", "CLAUDE")
 _STEPS = 10
+_MOST_LINKS = 40
+"""As the kernel follows on one way."""
 _MOST = 400
 """Folders that are lent; a PATH that leads to more is a mistake."""
 
@@ -42,9 +44,9 @@ class Surroundings:
         """Whether a path would not be there."""
         return any(path.is_relative_to(folder) for folder in self.hidden)
 
-    def is_in_a_tree(self, path: Path) -> bool:
-        """Whether it lies in a working tree, where only the commit is seen."""
-        return any(path.is_relative_to(tree) for tree in self.trees)
+    def is_led_by_a_tree(self, path: Path) -> bool:
+        """Whether something in a working tree decides where it leads: a commit or an agent may have put it there."""
+        return any(step.is_relative_to(tree) for step in steps_to(path) for tree in self.trees)
 
     def is_private(self, path: Path) -> bool:
         """Whether it holds logins, settings or our own state."""
@@ -67,13 +69,15 @@ def toolchains(env: Mapping[str, str], programs: Iterable[str], around: Surround
     waiting += [place for program in programs for place in _of_program(Path(program), around)]
     while waiting and len(found) < _MOST:
         place = waiting.pop()
+        if place in found or around.is_led_by_a_tree(place):
+            continue
         real = Path(os.path.realpath(place))
         if real != place:
             waiting.append(real)
         # One that may not even be looked at is nobody's tool here: pathlib would raise.
-        if place in found or not around.hides(place) or not os.path.exists(real):  # noqa: PTH110
+        if not around.hides(place) or not os.path.exists(real):  # noqa: PTH110
             continue
-        if around.is_in_a_tree(place) or around.is_in_a_tree(real) or around.is_private(place):
+        if any(around.is_private(one) or around.is_too_much(one) for one in (place, real)):
             continue
         found[place] = None
         for target in linked_from(real):
@@ -81,29 +85,62 @@ def toolchains(env: Mapping[str, str], programs: Iterable[str], around: Surround
     return [place for place in found if not any(place.is_relative_to(other) for other in found if other != place)]
 
 
-def interpreters(trees: Iterable[Path]) -> list[str]:
-    """The Pythons that virtual environments in these trees come from, such as uv's, which no PATH leads to.
+def interpreters(trees: Collection[Path]) -> list[str]:
+    """The Pythons of virtual environments in these trees, such as uv's, which no PATH leads to.
 
-    What a tree names may be anything: only what is a Python, with its own library beside it, is returned.
+    What a tree names may be anything: only what is a Python, with its own library beside it and outside of the trees,
+    is returned, or an environment outside that a link in a tree leads to.
     """
     found: dict[str, None] = {}
     for place in (place for tree in trees for place in (*_folders(tree), *_folders_below(tree))):
-        program = Path(os.path.realpath(place / "bin" / "python"))
-        if (place / "pyvenv.cfg").is_file() and any(program.parent.parent.glob("lib/python3*/os.py")):
+        environment = Path(os.path.realpath(place))
+        program = Path(os.path.realpath(environment / "bin" / "python"))
+        if not _is_file(environment / "pyvenv.cfg") or any(program.is_relative_to(tree) for tree in trees):
+            continue
+        if any(program.parent.parent.glob("lib/python3*/os.py")):
             found[str(program)] = None
+            if environment != place and not any(environment.is_relative_to(tree) for tree in trees):
+                found[str(environment / "bin" / "python")] = None
     return list(found)
+
+
+def steps_to(path: Path) -> Iterator[Path]:
+    """Each place that is looked at on the way to what a path leads to, the last one included."""
+    place, waiting, links = Path("/"), list(path.parts[1:]), 0
+    while waiting and links < _MOST_LINKS:
+        name = waiting.pop(0)
+        place = place.parent if name == ".." else place / name
+        yield place
+        if os.path.islink(place):  # noqa: PTH114 - one that may not be looked at would raise
+            target = os.readlink(place)  # noqa: PTH115 - text
+            waiting = [*(part for part in Path(target).parts if part != "/"), *waiting]
+            place, links = Path("/") if target.startswith("/") else place.parent, links + 1
 
 
 def _folders_below(tree: Path) -> Iterator[Path]:
     for place in _folders(tree):
-        if not place.name.startswith(".") and place.name != "node_modules":
+        if not place.name.startswith(".") and place.name != "node_modules" and not place.is_symlink():
             yield from _folders(place)
 
 
 def _folders(place: Path) -> list[Path]:
     with suppress(OSError), os.scandir(place) as entries:
-        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+        return [Path(entry.path) for entry in entries if _is_folder(entry)]
     return []
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def lent_from_trees(env: Mapping[str, str], trees: Collection[Path]) -> list[Path]:
