@@ -5,6 +5,7 @@ What the agent committed comes out as a pack that a git inside writes, and that 
 from a remote: every object checked. HEAD and the index of the user's repository follow.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -25,6 +26,7 @@ from untildone.errors import WorkspaceError
 from untildone.git.admission import Gate, Refused
 from untildone.git.fence import fence_around
 from untildone.git.plain_file import content, copy_plain
+from untildone.git.repositories_below import hold, no_settings, settings_in
 from untildone.git.room_entries import alternates, common_folder
 from untildone.git.run import COMMIT_TIMEOUT, GitResult, disk_trouble, first_line, git, refuse_failed, refuse_killed
 from untildone.git.under_way import under_way_in
@@ -44,9 +46,6 @@ _UNPACKED = 100
 
 # What agents and hosts have in common. Both lie at the root, where nothing of the user's is.
 _ELSEWHERE = Path("/untildone")
-_MODULE = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
-_DEEPEST = 8
-"""Submodules within submodules are looked for this deep."""
 _LENT = ("hooks", "info", "modules")
 _ALWAYS_FILES = ("index", "index.lock")
 _REFS = ("refs/heads", "refs/tags", "refs/remotes", "refs/notes")
@@ -144,7 +143,7 @@ class AgentsRepository:
         """Where it is seen inside."""
         self._common = Path(found.common)
         self._objects = [self._common / "objects", *alternates(self._common / "objects")]
-        self._settings_of_modules = [*_settings_in(self._common / "modules", _DEEPEST)]
+        self._settings_of_modules = [*settings_in(self._common / "modules")]
         self._pinned: list[Lent] = []
         self._words: Callable[[str], Sequence[str]] = lambda _: ()
         self._known_words: dict[Callable[[str], Sequence[str]], tuple[str, ...]] = {}
@@ -183,12 +182,13 @@ class AgentsRepository:
             for config in self._settings_of_modules:
                 # They may hold logins; git in a submodule needs none of them.
                 place = self.place / config.relative_to(self._common)
-                lent.append((self._written("git-module", _MODULE), place, False))
+                lent.append((no_settings(self.git_dir.parent), place, False))
             for source, place in zip(self._objects, self._lent_objects(), strict=True):
                 lent.append((source, place, False))
                 if (source / "info" / "alternates").exists():
                     lent.append((self._written("git-empty", ""), place / "info" / "alternates", False))
-        return (*lent, *self._pinned) if may_write else tuple(lent)
+        # Of what is held fast, a reader is only kept from what it is not to read.
+        return (*lent, *(one for one in self._pinned if may_write or one[0] != one[1]))
 
     def _lent_objects(self) -> list[Path]:
         return [_ELSEWHERE / f"objects-{number}" for number in range(len(self._objects))]
@@ -211,7 +211,8 @@ class AgentsRepository:
 
     async def ready(self, real: "Repository") -> None:
         """Make it, unless an earlier driver has. To be done before anything is started inside."""
-        self._pinned = list(_unique(await _pinned(real)))
+        below = await asyncio.to_thread(hold, self.top, self.git_dir.parent)
+        self._pinned = list(_unique([*below, *await _pinned(real)]))
         self.hooks = await self._hooks(real)
         self.plain = await self._plain(real)
         self._has_filters = (await real.git("config", "--local", "--get-regexp", r"^filter\.", check=False)).code == 0
@@ -237,8 +238,15 @@ class AgentsRepository:
         return self._seen is not None
 
     def is_seen_whole(self) -> bool:
-        """Whether a look outside finds what git inside would: not in a merge, nor with filters of the repository."""
-        return not self._has_filters and not under_way_in(self.git_dir)
+        """Whether a look outside finds what git inside would: not in a merge, nor with filters of the repository.
+
+        Nor where the agent has made working trees in its folder, or submodules: outside they lead nowhere.
+        """
+        more = [
+            self.git_dir / "worktrees",
+            *([] if (self._common / "modules").is_dir() else [self.git_dir / "modules"]),
+        ]
+        return not self._has_filters and not under_way_in(self.git_dir) and not any(map(os.path.lexists, more))
 
     @property
     def there(self) -> Head:
@@ -716,21 +724,6 @@ async def _included(real: "Repository") -> list[Lent]:
                 )
             held.append((place, place, False))
     return held
-
-
-def _settings_in(modules: Path, depth: int) -> Iterator[Path]:
-    """The settings of submodules, and of theirs."""
-    try:
-        places = sorted(modules.iterdir()) if depth else []
-    except OSError:
-        return
-    for place in places:
-        if (place / "HEAD").is_file():
-            if (place / "config").is_file():
-                yield place / "config"
-            yield from _settings_in(place / "modules", depth - 1)
-        elif place.is_dir():
-            yield from _settings_in(place, depth - 1)
 
 
 def _unique(lent: Sequence[Lent]) -> Iterator[Lent]:

@@ -9,11 +9,13 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from untildone.core.dataclass import dataclass
+from untildone.core.printable import one_line
 from untildone.errors import FolderRefused, WorkspaceError
 from untildone.git.agents_repository import AgentsRepository
 from untildone.git.fence import Fence, fence_around
 from untildone.git.filters import FILTERS, configured_filters, missing_filters, switched_off
 from untildone.git.locks import GitFolders, lock_named, outlast
+from untildone.git.odd_files import ASIDE, find_odd, put_aside
 from untildone.git.room_entries import common_folder
 from untildone.git.run import READ_TIMEOUT, GitResult, disk_trouble, git, refuse_failed, verb
 from untildone.git.status import STATUS, Status, parse_status
@@ -30,6 +32,8 @@ _MOVING = frozenset({"checkout", "commit", "merge", "switch"})
 _SWITCHING = _MOVING - {"commit"}
 _KILLED_INSIDE = 128 + signal.SIGKILL
 """What a sandbox says of a program that was killed."""
+STATUS_PATIENCE = 20.0
+"""Seconds after which the tree of an agent in a sandbox is looked at for what may keep git waiting."""
 _TRIES = 4
 """Locks come and go while several programs use a repository."""
 _IDENTITY = tuple(f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL"))
@@ -111,15 +115,30 @@ class Repository:
         """What differs from the last commit. Where an agent has a repository of its own, both are the same after it."""
         agents = self.agents
         if agents is self:
-            return parse_status((await self.git(*STATUS)).out, ignore=ignore)
+            asked = self._patiently(self, {}) if self.keeping.inside else self.git(*STATUS)
+            return parse_status((await asked).out, ignore=ignore)
         copy = _agents(self.keeping)
         await copy.follow(self)
-        if copy.is_seen_whole():
-            answer = await self.git(*NO_HOOKS, *STATUS, env=copy.plain)
-        else:
-            answer = await agents.git(*STATUS)
+        is_whole = copy.is_seen_whole()
+        answer = await self._patiently(self if is_whole else agents, copy.plain if is_whole else {})
         found = parse_status(answer.out, ignore=ignore)
         return replace(found, branch=copy.there.branch, head=copy.there.commit)
+
+    async def _patiently(self, one: "Repository", env: Mapping[str, str]) -> GitResult:
+        """A status. If it takes long, a pipe that the agent left may be the reason: then it is put aside."""
+        try:
+            return await one.git(*STATUS, env=env, timeout=STATUS_PATIENCE)
+        except WorkspaceError:
+            await self.put_odd_aside()
+        return await one.git(*STATUS, env=env)
+
+    async def put_odd_aside(self) -> tuple[str, ...]:
+        """Give what is no plain file another name where git would read it; returns folders that are repositories."""
+        odd = await asyncio.to_thread(find_odd, self.top)
+        for place in odd.special:
+            put_aside(place)
+            self.removed_locks.append(f"{one_line(place)} is no file, and git would wait for it: it has {ASIDE} added")
+        return odd.repositories
 
     async def follow_agents(self) -> None:
         """Take over what was committed in the agent's repository. WorkspaceError when that is refused."""
@@ -173,8 +192,8 @@ class Repository:
         for _ in range(_TRIES):
             done = await git(
                 way.args, cwd=self.top, git_dir=way.git_dir, work_tree=way.work_tree, env=way.env, base=way.base,
-                withheld=way.withheld, behind=way.behind or within, stdin=stdin, timeout=timeout, dies_with_us=dies_with_us,
-                most=most, check=False,
+                withheld=way.withheld, behind=way.behind or within, stdin=stdin, timeout=timeout,
+                dies_with_us=dies_with_us, most=most, check=False,
             )  # fmt: skip
             if self.real is not None:
                 _agents(self.keeping).look_anew_after(done)

@@ -10,6 +10,7 @@ from typing import Any
 
 from untildone.core.figures import BRANCH_SWITCHED, GIT_LOCKED
 from untildone.core.policy import RunSpec
+from untildone.core.printable import one_line
 from untildone.errors import DirtyWorkspace, GitLocked, WorkspaceError
 from untildone.git.branch import Origin, Place, forget_merged, origins_of, settle_on_branch, take_back_unused
 from untildone.git.commit import Committed, clean_message, commit_all, find_identity
@@ -22,6 +23,7 @@ from untildone.git.iteration_branch import begin_branch, take_back_empty
 from untildone.git.landable import refuse_vain_landing
 from untildone.git.lander import GitLander
 from untildone.git.locks import clear_abandoned, wait_for_commit_locks
+from untildone.git.odd_files import ASIDE, put_aside
 from untildone.git.recorded import lost_commit, moved_line, record_seen
 from untildone.git.repository import UNKEPT, Keeping, Repository, open_repository
 from untildone.git.rooms import CommitRooms
@@ -180,7 +182,29 @@ class GitWorkspace(GitFolder):
         """Remember what lies there uncommitted; go to the branch that a visit found, or where the work has landed."""
         line = await self._leave_branch(landed=landed)
         await self._repository.keep_agents_branches()
-        return "; ".join(filter(None, (*self._cleared(), line)))
+        made = await self._repositories_made()
+        return "; ".join(filter(None, (*self._cleared(), *made, line)))
+
+    async def _repositories_made(self) -> list[str]:
+        """Lines about folders that became repositories: git that a person starts there obeys what an agent wrote."""
+        repository = self._repository
+        if repository.keeping.inside is None:
+            return []
+        lines = []
+        for place in map(Path, await repository.put_odd_aside()):
+            head = place.relative_to(repository.top) / "HEAD"
+            was_there = ("cat-file", "-e", f"{start_ref(self._run_id)}:{head.as_posix()}")
+            if (await repository.git(*was_there, check=False)).code == 0:
+                continue
+            if place == repository.top and repository.private:
+                put_aside(str(place / "HEAD"))
+                lines.append(f"{place} looked like a repository of git's: HEAD in it has {ASIDE} added now")
+            elif place != repository.top:
+                said = one_line(str(head.parent))
+                lines.append(
+                    f"{said} is a repository whose settings the agent could write: git started there obeys them"
+                )
+        return lines
 
     async def _leave_branch(self, *, landed: bool) -> str:
         status = await self._status()
