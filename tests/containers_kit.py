@@ -12,7 +12,7 @@ from pathlib import Path
 from deploy.docker_kit import AUTHORITIES, run, unmount_below, until
 
 SUITE = "bookworm"
-PACKAGES = ("ca-certificates", "curl", "git", "procps", "python3-minimal")
+PACKAGES = ("ca-certificates", "curl", "git", "procps", "python3")
 IMAGE = "untildone-test"
 STORAGE = '[storage]\ndriver = "overlay"\nrunroot = "{folder}/run"\ngraphroot = "{folder}/graph"\n'
 # Without systemd and without a bridge: nothing of this machine's network is touched.

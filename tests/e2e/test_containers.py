@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,6 +109,18 @@ def it_saw_the_image_and_no_secret(stage: Stage) -> None:
     assert DUMMY_KEY not in seen
     assert "kept-outside-of-the-sandbox" in seen
     assert all(request.headers["x-api-key"] == DUMMY_KEY for request in stage.model.requests)
+
+
+def test_nothing_gets_out(engine: Engine) -> None:
+    argv = ["rehearse", "--escape", "--json", "--sandbox", engine.kind, "--image", IMAGE]
+    done = subprocess.run(
+        [sys.executable, "-m", "untildone", *argv],
+        env={**os.environ, **engine.env}, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    played = json.loads(done.stdout)[engine.kind]
+    assert {name for name, one in played.items() if one["verdict"] == "succeeded"} == set()
+    assert done.returncode == 0, done.stderr
+    assert sum(one["verdict"] == "blocked" for one in played.values()) >= 60
 
 
 def test_the_image_that_is_built_is_used_where_no_other_is_named(tmp_path: Path) -> None:
