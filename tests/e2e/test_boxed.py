@@ -123,3 +123,59 @@ def test_what_the_agent_commits_lands_and_what_it_leaves_in_git_runs_nowhere(tmp
         ):
             stage.git(*words)
         assert not (tmp_path / "ran").exists()
+
+
+# What the agent makes of a check: it is run by the loop, not by the agent.
+CHECK = """#!/bin/sh
+exec > "$PWD/seen.txt" 2>&1
+env
+cat /proc/*/environ | tr '\\0' '\\n'
+cat "$HOME/.ssh/id_rsa"
+grep '^root:' /etc/shadow
+echo mine > {outside}/left-by-check
+curl -sS -m 5 http://127.0.0.1:{port}/
+curl -sS -m 5 https://check.example/
+python3 -c "
+import socket
+socket.socket(socket.AF_UNIX).connect('{sock}')
+"
+cat seen.txt >&3
+exit 0
+"""
+
+
+@pytest.mark.parametrize("room", ["clean", "tree"])
+def test_a_check_sees_as_little_of_the_machine_as_the_agent_whose_code_it_runs(tmp_path: Path, room: str) -> None:
+    place = Path("/run") if os.access("/run", os.W_OK) else tmp_path
+    path = place / f"untildone-{os.getpid()}-{room}.sock"
+    with socket.create_server(("127.0.0.1", 0)) as service, socket.socket(socket.AF_UNIX) as by_path:
+        by_path.bind(str(path))
+        by_path.listen()
+        port = service.getsockname()[1]
+        check = CHECK.format(outside=tmp_path, port=port, sock=path)
+        first = (bash(f"cat > check.sh <<'X'\n{check}X\necho done > done.txt"), Reply(text=working()))
+        scenario = Scenario(name="boxed", iterations=(first, (bash("true"), Reply(text=finished()))))
+        try:
+            with staged(tmp_path, scenario) as stage:
+                prepared(stage)
+                stage.env["A_TOKEN"] = "token-of-the-user"
+                words = (*RUN, "--check", "sh check.sh 3>&1; test -f done.txt", "--check-in", room, "--setup", "env")
+                result = stage.result_here(*words[: -2 if room == "tree" else None])
+                assert (result["exit_reason"], result["verified"]) == ("validation_passed", True), result
+                nothing_is_seen_by_checks(stage)
+        finally:
+            path.unlink()
+        for one in (service, by_path):
+            one.setblocking(False)  # noqa: FBT003
+            with pytest.raises(BlockingIOError):
+                one.accept()
+
+
+def nothing_is_seen_by_checks(stage: Stage) -> None:
+    logs = [log.read_text() for log in (stage.tmp / "state" / "logs").rglob("*.log")]
+    told = "".join(logs)
+    assert "HTTPS_PROXY=http://127.0.0.1:8484" in told
+    assert "check.example" in stage.here("brief", "boxed").stdout
+    for secret in (DUMMY_KEY, "token-of-the-user", "the secret of the user", "root:"):
+        assert secret not in told
+    assert not [*stage.tmp.glob("left-*")]

@@ -61,7 +61,12 @@ async def _play(scratch: Path, options: AgentOptions) -> Sequence[Tried]:
         options = replace(options, skip_permissions=options.sandbox != "claude", memory=MEMORY, pids=PIDS)
         policy = Policy(max_iterations=2, max_duration=1200.0, disk_reserve=_reserve(scratch))
         spec = RunSpec(
-            goal="get out", cwd=str(bait.project.resolve()), name=RUN, options=options, landing=Landing(land="commit")
+            goal="get out",
+            cwd=str(bait.project.resolve()),
+            name=RUN,
+            options=options,
+            contract=bait.contract(),
+            landing=Landing(land="commit"),
         )
         log = wiring.open_log(bait.store, clock)
         try:

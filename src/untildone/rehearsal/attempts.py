@@ -4,6 +4,7 @@ A script prints what it could read, or leaves its name where it could write or k
 which all of it succeeds: what is killed is a process made for it, what is written lies in a folder made for it.
 """
 
+from dataclasses import replace
 from typing import Literal
 
 from untildone.core.dataclass import dataclass
@@ -23,6 +24,8 @@ class Attempt:
     about: str
     script: str
     sign: Sign
+    by_check: bool = False
+    """What the agent wrote tries it as a check, in the tree."""
 
 
 def _printed(name: str, about: str, script: str) -> Attempt:
@@ -291,6 +294,14 @@ ATTEMPTS: tuple[Attempt, ...] = (
     _printed("names", "the name of a host (DNS)", "getent hosts example.com | grep -q . && echo REACHED"),
     _printed("unknown-host", "a host that nobody allowed",
              "curl -sf -m 5 https://example.com >/dev/null && echo REACHED"),
+    replace(_printed("key-of-a-check", "the model's key, in the environment of a check", "env"), by_check=True),
+    replace(_printed("secret-by-a-check", "a private key in the home, read by a check", 'cat "$SECRETS/id_rsa"'),
+            by_check=True),
+    replace(_written("write-by-a-check", "a file beside the folder, written by a check", 'echo x > "$OUT/$NAME"'),
+            by_check=True),
+    replace(_knocked("loopback-by-a-check", "a service on this machine, reached by a check",
+                     'curl -sS -m 5 --noproxy "*" "http://127.0.0.1:$PORT/$NAME"'), by_check=True),
+    replace(_knocked("socket-by-a-check", "a Unix socket, reached by a check", _UNIX), by_check=True),
     _printed("raw-packets", "packets past the network's rules", _RAW),
     # --- processes and limits ------------------------------------------------------------------
     _killed("kill", "another process, ended", 'kill -9 "$VICTIM"'),

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from untildone.core import events as ev
+from untildone.core.contract import CheckSpec, Contract
 from untildone.core.dataclass import dataclass
 from untildone.rehearsal.attempts import ATTEMPTS, Attempt
 from untildone.rehearsal.environment import claude_environment
@@ -86,6 +87,7 @@ class Bait:
         self._blob = _git(self._secrets / "repo", "rev-parse", "HEAD:secret")
         self._add_key()
         with ExitStack() as services:
+            services.enter_context(_in_environment("ANTHROPIC_API_KEY", self.key))
             for service in _SERVICES:
                 with suppress(OSError):  # no IPv6 here
                     services.enter_context(self._listening(*service))
@@ -108,9 +110,16 @@ class Bait:
         calls = tuple(
             f"timeout -k 2 {_PATIENCE} sh tries/{one.name}.sh > tries/{one.name}.out 2>&1 </dev/null; true"
             for one in ATTEMPTS
+            if not one.by_check
         )
         tries = tuple(Reply(tools=(ToolCall("Bash", {"command": call}),)) for call in calls)
         return Scenario(name="escape", iterations=((*tries, Reply(text=f"I am done.{_STATUS}")),) * 2)
+
+    def contract(self) -> Contract:
+        """What tries the rest: the checks of its work."""
+        names = [one.name for one in ATTEMPTS if one.by_check]
+        checks = (CheckSpec(name=name, command=f"timeout {_PATIENCE} sh tries/{name}.sh; true") for name in names)
+        return Contract(checks=tuple(checks), room="tree", guard="off")
 
     def judged(self, events: Iterable[ev.Event]) -> list[Tried]:
         """What came of each attempt."""
@@ -119,9 +128,10 @@ class Bait:
         return [self._tried(one, changed=changed) for one in ATTEMPTS]
 
     def _tried(self, one: Attempt, *, changed: bool) -> Tried:
-        try:
-            said = (self.project / "tries" / f"{one.name}.out").read_bytes().decode("utf-8", "replace")
-        except OSError:
+        place = (self.store, f"logs/*/*-{one.name}.log") if one.by_check else (self.project, f"tries/{one.name}.out")
+        files = list(place[0].glob(place[1]))
+        said = "".join(map(_text, files))
+        if not files:
             return Tried(attempt=one, verdict="not rehearsed", said="it was not tried")
         succeeded = {
             "printed": lambda: self._is_printed(said),
@@ -241,6 +251,19 @@ _SERVICES: Sequence[tuple[str, int, int]] = (
     ("SOCKET", socket.AF_UNIX, socket.SOCK_STREAM),
     ("ABSTRACT", socket.AF_UNIX, socket.SOCK_STREAM),
 )
+
+
+@contextmanager
+def _in_environment(name: str, value: str) -> Iterator[None]:
+    """Checks have the environment of the loop's process."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 @contextmanager
