@@ -146,7 +146,7 @@ def cut_chain(runs: Runs, background: Background, *then_goals: str) -> str:
         contract=Contract(checks=commands("true"), guard="off"),
         then=tuple(str(background.project / f"{name}.md") for name in ("second", "third")),
         then_goals=then_goals,
-        options=AgentOptions(agent="claude_cli", claude=background.flags[3]),
+        options=AgentOptions(agent="claude_cli", claude=background.flags[3], sandbox="host"),
     )
     changed = SettingsChanged(by="cli", policy=Policy(max_runs=5), spec=spec)
     done = ContinuousCompleted(stop_reason="validation_passed", verified=True)

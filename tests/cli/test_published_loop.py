@@ -29,9 +29,9 @@ def plan(say: Say) -> Plan:
 
 def test_iterate_is_run_under_its_older_name(plan: Plan, project: Path) -> None:
     (project / "goal.md").write_text("Port it\n")
-    flags = ("--max-loops", "7", "--max-cost", "3", "--check", "make test", "--skip-permissions")
+    flags = ("--max-loops", "7", "--max-cost", "3", "--check", "make test", "--skip-permissions", "--image", "node:20")
     new = plan("run", "Port it", *flags, "--", "--effort", "high")
-    assert new["policy"]["max_iterations"] == 7
+    assert (new["policy"]["max_iterations"], new["spec"]["options"]["image"]) == (7, "node:20")
     assert new["spec"]["options"]["extra_args"] == ["--effort", "high"]
     assert plan("loop", "iterate", "-p", "Port it", *flags, "--", "--effort", "high") == new
     assert plan("loop", "iterate", "--prompt", "Port it", *flags, "--", "--effort", "high") == new
