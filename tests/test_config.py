@@ -21,6 +21,7 @@ SAMPLES = {
     "BRANCH": ("one", "two"), "BRANCH[:BASE]": ("one", "two"), "OWNER": ("one", "two"), "OWNER/NAME": ("a/b", "c/d"),
     "SIZE": ("1G", "2G"), "MODELS": ("one", "two"), "URL": ("http://one", "http://two"),
     "PATTERN": ("one", "two"), "RULE": ("one", "two"), "HOST": ("one", "two"), "TITLE": ("one", "two"),
+    "IMAGE": ("one", "two"),
 }  # fmt: skip
 
 
