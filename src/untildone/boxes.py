@@ -28,6 +28,7 @@ from untildone.forge.remote_access import RemoteAccess, forge_access, git_access
 from untildone.git.agents_repository import AgentsRepository, without_login
 from untildone.git.credentials import login_for, remote_address
 from untildone.git.discard import discard
+from untildone.git.repositories_below import hold
 from untildone.git.repository import Inside, Keeping, is_repository, public_repository
 from untildone.git.run import lend, path_outside, take_back
 from untildone.git.snapshot import refs_of
@@ -230,6 +231,7 @@ def _box(kind: str, lodger: Lodger, host: HostSpawner) -> Box:
     lent = [one for one in lodge(lodging, access, settings) if one[0] != one[1] or not _is_led(one[0], lodger)]
     lent += _caches(lodger, tree) if kind in ENGINES and not lodger.is_reader else ()
     lent += _place_of_git(lodger, tree) if repository is None else ()
+    lent += _held_repositories(lodger, tree, itself=repository is None)
     programs = (lodger.claude, *(() if kind in ENGINES else _interpreters(lodger)))
     decided: dict[bool, View] = {}
 
@@ -355,6 +357,14 @@ def _place_of_git(lodger: Lodger, tree: Path) -> Lent:
     return ((own, mark, True),)
 
 
+def _held_repositories(lodger: Lodger, tree: Path, *, itself: bool) -> list[tuple[Path, Path, bool]]:
+    """The user's, below the folders that are lent; those below the tree are its own repository's to hold, if any."""
+    more = [Path(os.path.realpath(place)) for place in lodger.spec.options.add_dirs]
+    held = [one for place in more for one in hold(place, lodger.around, itself=True)]
+    held += hold(tree, lodger.around) if itself else []
+    return [one for one in held if one[0] != one[1]] if lodger.is_reader else held
+
+
 def _caches(lodger: Lodger, tree: Path) -> Lent:
     """What tools fetched for this tree in earlier runs: an agent elsewhere cannot have put anything there."""
     kept = lodger.state_dir / CACHES / hashlib.sha256(os.fsencode(tree)).hexdigest()[:16]
@@ -466,10 +476,10 @@ def _interpreters(lodger: Lodger) -> tuple[str, ...]:
 
 
 def _given(named: Sequence[str], lodger: Lodger) -> list[Path]:
-    """These files, and those with certificates. What lies in the agent's folder is seen there."""
+    """These files, and those with certificates. A link in the agent's folder is not followed."""
     named = (*named, *(lodger.env.get(name, "") for name in _AUTHORITIES))
     files = [Path(one) for one in named if os.path.isfile(one)]  # noqa: PTH113 - may be no path
-    return [file for file in files if not _is_led(file.absolute(), lodger)]
+    return [file for file in files if not _is_led(file.absolute(), lodger) or os.path.realpath(file) == str(file)]
 
 
 def _seen(quarters: Quarters, env: Mapping[str, str], kind: str) -> View:

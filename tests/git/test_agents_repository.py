@@ -221,6 +221,20 @@ async def test_a_new_branch_is_followed_and_a_branch_of_the_user_is_not_moved(re
     assert repo.git("log", "-2", "--format=%s") == "Iteration 3\nfeature"
 
 
+@pytest.mark.parametrize("name", ["work/sub", "renamed"])
+async def test_a_branch_that_the_agent_renames_has_the_new_name_outside(
+    name: str, repo: Project, tmp_path: Path
+) -> None:
+    one = await prepared(repo, tmp_path)
+    result = await settled(one, 1, f"git branch -m {name}; {COMMIT} --allow-empty -m x; echo y > y")
+    assert (result.elsewhere, result.held) == ("", None)
+    assert repo.git("symbolic-ref", "--short", "HEAD") == name
+    assert repo.git("branch", "--format=%(refname:short)").split() == ["main", name]
+    assert repo.git("log", "-2", "--format=%s") == "Iteration 1\nx"
+    result = await settled(one, 2, f"git checkout -q --detach HEAD~; git branch -D {name}; git switch -q -c other")
+    assert repo.git("branch", "--format=%(refname:short)").split() == ["main", "other", name]
+
+
 async def test_what_the_agent_leaves_beside_its_branch_is_kept(repo: Project, tmp_path: Path) -> None:
     one = await prepared(repo, tmp_path)
     one.agent(
@@ -398,3 +412,25 @@ async def test_files_of_others_do_not_get_in_by_links(repo: Project, tmp_path: P
 )
 def test_addresses_have_no_login_inside(address: str, without: str) -> None:
     assert without_login(address) == without
+
+
+@pytest.mark.parametrize("what", ["mkdir -p {0}/x; chmod 0 {0}", "ln -s /etc/passwd {0}", "mkfifo {0}"])
+@pytest.mark.parametrize("name", ["index", "index.lock", "index.untildone"])
+async def test_what_is_no_index_is_put_aside(repo: Project, tmp_path: Path, name: str, what: str) -> None:
+    one = await prepared(repo, tmp_path)
+    result = await settled(one, 1, f"rm -f .git/{name}; {what.format(f'.git/{name}')}; echo n > n")
+    assert repo.git("show", "--name-only", "--format=") == "n"
+    assert result.tree.dirty == ()
+    assert one.agent("git status --porcelain") == ""
+
+
+async def test_hooks_that_a_link_leads_to_are_those_of_the_tree(repo: Project, tmp_path: Path) -> None:
+    repo.write("githooks/pre-commit", "#!/bin/sh\necho x > hooked.txt; git add hooked.txt\n").chmod(0o755)
+    repo.commit()
+    for file in (repo.path / ".git" / "hooks").iterdir():
+        file.unlink()
+    (repo.path / ".git" / "hooks").rmdir()
+    (repo.path / ".git" / "hooks").symlink_to("../githooks")
+    one = await prepared(repo, tmp_path)
+    await settled(one, 1, "echo new > new.txt")
+    assert repo.git("show", "--name-only", "--format=") == "hooked.txt\nnew.txt"

@@ -47,7 +47,7 @@ _UNPACKED = 100
 # What agents and hosts have in common. Both lie at the root, where nothing of the user's is.
 _ELSEWHERE = Path("/untildone")
 _LENT = ("hooks", "info", "modules")
-_ALWAYS_FILES = ("index", "index.lock")
+_INDEXES = ("index", "index.lock", "index.untildone")
 _REFS = ("refs/heads", "refs/tags", "refs/remotes", "refs/notes")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _HEADS = "refs/heads/"
@@ -78,7 +78,9 @@ _GIT = 'g() { git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto
 _TELL = f"""{_GIT}
 g rev-parse --git-dir >/dev/null || exit {_NO_REPOSITORY}
 commit=$(g rev-parse -q --verify 'HEAD^{{commit}}')
-printf '%s\\n%s\\n' "$commit" "$(g symbolic-ref -q HEAD)"
+gone=
+[ -z "$2" ] || g rev-parse -q --verify "refs/heads/$2" >/dev/null || gone=gone
+printf '%s\\n%s\\n%s\\n' "$commit" "$(g symbolic-ref -q HEAD)" "$gone"
 [ -z "$commit" ] || [ "$commit" = "$1" ] || {{
   printf '%s\\n' "$commit"
   [ -z "$1" ] || printf '^%s\\n' "$1"
@@ -145,6 +147,7 @@ class AgentsRepository:
         self._objects = [self._common / "objects", *alternates(self._common / "objects")]
         self._settings_of_modules = [*settings_in(self._common / "modules")]
         self._pinned: list[Lent] = []
+        self._modules: list[Path] = []
         self._words: Callable[[str], Sequence[str]] = lambda _: ()
         self._known_words: dict[Callable[[str], Sequence[str]], tuple[str, ...]] = {}
         self._env: Mapping[str, str] = {}
@@ -153,6 +156,8 @@ class AgentsRepository:
         self._stamps: tuple[object, ...] = ()
         self.plain: dict[str, str] = {}
         """Variables with which git outside knows no settings but ours: whatever it looks at, it starts nothing."""
+        self._renamed: str | None = None
+        """The branch that was checked out there and is not there any more, if it was the agent's own."""
         self._refused: tuple[tuple[object, ...], str] | None = None
         self._has_filters = False
         self.hooks = str(self.place / "hooks")
@@ -212,7 +217,11 @@ class AgentsRepository:
     async def ready(self, real: "Repository") -> None:
         """Make it, unless an earlier driver has. To be done before anything is started inside."""
         below = await asyncio.to_thread(hold, self.top, self.git_dir.parent)
-        self._pinned = list(_unique([*below, *await _pinned(real)]))
+        own = await _pinned(real)
+        # A repository that merely lies below may be an earlier agent's: it does not come out as a part of a commit.
+        self._modules = [place.parent for _, place, _ in own if place.name == ".git"]
+        self._modules += [place for source, place, may_write in own if source == place and not may_write]
+        self._pinned = list(_unique([*below, *own]))
         self.hooks = await self._hooks(real)
         self.plain = await self._plain(real)
         self._has_filters = (await real.git("config", "--local", "--get-regexp", r"^filter\.", check=False)).code == 0
@@ -356,13 +365,16 @@ class AgentsRepository:
     async def _tell(self) -> tuple[Head, bytes] | None:
         """What is checked out there, and a pack of what is new; None: the agent has destroyed it."""
         assert self._seen is not None, "a repository that was not made"
-        done = await self._run(_TELL, self._seen.theirs.commit or "", check=False)
+        was = self._seen.theirs
+        done = await self._run(_TELL, was.commit or "", was.branch or "", check=False)
         if done.code == _NO_REPOSITORY:
             return None
         refuse_killed(done, "pack-objects")
         if done.code:
             raise Refused(f"what the agent committed cannot be taken over: {first_line(done.err)}")
-        return _told(done)
+        there, is_gone, pack = _told(done)
+        self._renamed = was.branch if is_gone and was.branch in self._seen.own else None
+        return there, pack
 
     def _looked(self, real: "Repository") -> tuple[object, ...]:
         return _stamp(real.git_dir, fence_around(real.top).common), _stamp(self.git_dir, str(self.git_dir))
@@ -378,10 +390,8 @@ class AgentsRepository:
         """Take objects, and look at what they make before anything refers to it."""
         assert self._seen is not None, "a repository that was not made"
         await _unpack(real, pack)
-        held = [place.parent for _, place, _ in self._pinned if place.name == ".git"]
-        held += [place for source, place, may_write in self._pinned if source == place and not may_write]
         for tip in tips:
-            await self._gate.refuse_unfit(real, tip, before=self._seen.theirs.commit, known=held)
+            await self._gate.refuse_unfit(real, tip, before=self._seen.theirs.commit, known=self._modules)
 
     async def renew(self, real: "Repository") -> None:
         """For an agent that only reads: it has checked out what the user's repository has."""
@@ -440,6 +450,8 @@ class AgentsRepository:
             return await head_of(real)
         tip, tree = await _branch(real, branch)
         assert self._seen is not None
+        if not tip and await self._rename(real, branch, commit):
+            tip, tree = await _branch(real, branch)
         is_own = not tip or branch in self._seen.own or await self._is_of_this_run(real, branch)
         if tip != commit and is_own:
             await self._refuse_bad_name(real, branch)
@@ -453,6 +465,18 @@ class AgentsRepository:
             await self._set_aside(real, there)
         await real.git(*_NO_HOOKS, "update-ref", "--no-deref", *why, "HEAD", commit)
         return replace(there, branch=None)
+
+    async def _rename(self, real: "Repository", branch: str, commit: str) -> bool:
+        """Give its own branch another name, as the agent did; not where that would lose commits."""
+        assert self._seen is not None
+        if (old := self._renamed) is None or old not in self._seen.own:
+            return False
+        await self._refuse_bad_name(real, branch)
+        held = await real.git("merge-base", "--is-ancestor", f"{_HEADS}{old}", commit, check=False)
+        if held.code or (await real.git(*_NO_HOOKS, "branch", "-m", old, branch, check=False)).code:
+            return False
+        self._seen = replace(self._seen, own=(*(one for one in self._seen.own if one != old), branch))
+        return True
 
     async def _own(self, real: "Repository", ours: Head, *, by_us: bool) -> tuple[str, ...]:
         """The branches that the agent may move, now that this is checked out."""
@@ -513,16 +537,22 @@ class AgentsRepository:
         self, words: Callable[[str], Sequence[str]] | None = None, *, for_hooks: bool = False
     ) -> tuple[str, ...]:
         """What goes before git inside: it can fill no disk with what it prints."""
+        self.put_right()
         with suppress(OSError):  # it is being written to: git says what is wrong
             _remove_special(self.git_dir, _MOST_ENTRIES)
-            for name in _ALWAYS_FILES:
-                if (self.git_dir / name).is_dir():  # renamed, as that works whatever lies in it
-                    (self.git_dir / name).rename(self.git_dir / f"{name}.{token_hex(4)}")
         self.mounts()  # what they show is there, whatever the agent did to it
         chosen = words or self._words
         if chosen not in self._known_words:
             self._known_words[chosen] = tuple(chosen(str(self.top)))
         return (*(_FILES_AT_MOST if for_hooks else _ALL_AT_MOST), *self._known_words[chosen])
+
+    def put_right(self) -> None:
+        """Put aside what lies in the place of an index and is none: git would stop at it for ever."""
+        for name in _INDEXES:
+            place = self.git_dir / name
+            with suppress(OSError):  # it is not there
+                if not stat.S_ISREG(place.lstat().st_mode):  # renamed, as that works whatever lies in it
+                    place.rename(self.git_dir / f"{name}.{token_hex(4)}")
 
     # --- remembering -----------------------------------------------------------------------------
 
@@ -578,15 +608,16 @@ def _about(file: str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _told(done: GitResult) -> tuple[Head, bytes]:
-    """What the agent's repository has checked out, and a pack of what is new."""
+def _told(done: GitResult) -> tuple[Head, bool, bytes]:
+    """What is checked out there, whether the branch from before is gone, and a pack of what is new."""
     commit, _, rest = done.out.partition(b"\n")
-    named, _, pack = rest.partition(b"\n")
+    named, _, rest = rest.partition(b"\n")
+    gone, _, pack = rest.partition(b"\n")
     at, ref = commit.decode("ascii", "replace"), os.fsdecode(named)
     if at and not _COMMIT.fullmatch(at):
         raise WorkspaceError(f"git names no commit inside: {one_line(at, 80)}")
     branch = ref.removeprefix(_HEADS) if ref.startswith(_HEADS) else None
-    return Head(branch, at or None), pack
+    return Head(branch, at or None), gone == b"gone", pack
 
 
 async def _unpack(real: "Repository", pack: bytes) -> None:
