@@ -159,10 +159,11 @@ def test_a_file_in_the_folder_that_became_a_link_is_not_lent(lodger: Lodger, out
     options = replace(lodger.spec.options, mcp_config=(str(servers),))
     given = replace(lodger, spec=replace(lodger.spec, options=options))
     box = box_for(given, HostSpawner())
-    inside(box, given, f"mv conf conf2; mkdir conf; ln -s {outside}/secret conf/mcp.json")
-    assert servers.is_symlink()
-    for one in (box, box_for(given, HostSpawner())):
-        assert "CANARY" not in inside(one, given, f"cat {servers}")
+    inside(box, given, f"echo > {servers}; mv conf conf2; mkdir conf; ln -s {outside}/secret conf/mcp.json")
+    assert servers.read_text() == "{}", "it is held fast"
+    servers.unlink()  # as an earlier run could have left it
+    servers.symlink_to(outside / "secret")
+    assert "CANARY" not in inside(box_for(given, HostSpawner()), given, f"cat {servers}")
 
 
 def test_nothing_on_the_way_to_a_mount_can_be_replaced(lodger: Lodger, outside: Path) -> None:

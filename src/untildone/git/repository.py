@@ -108,6 +108,7 @@ class Repository:
         inside = self.keeping.inside
         if self.private or inside is None or inside.repository is None or inside.repository.top != self.top:
             return self
+        inside.repository.put_right()
         git_dir = inside.repository.git_dir
         return replace(self, git_dir=git_dir, index=git_dir / "index", fence=None, real=self)
 
