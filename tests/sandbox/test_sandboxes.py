@@ -15,7 +15,7 @@ import pytest
 from containers_kit import IMAGE, Engine, docker_engine, podman_engine
 from patience import PATIENCE
 from sandbox.test_host import FAMILY, eventually, feed, living
-from untildone.core.door import Refused, Table
+from untildone.core.door import Refused, Table, host_rules
 from untildone.core.policy import ENGINES
 from untildone.errors import AgentError, NoSandbox
 from untildone.ports import Sandbox, Watcher
@@ -46,6 +46,9 @@ class Box:
         self._host = HostSpawner()
         self.env = ENV | {"HOME": str(tmp / "home")}
         self.sandbox: Sandbox = self._host if kind == "host" else BoxedSpawner(self._host, self.walls(), Table())
+
+    def use(self, table: Table) -> None:
+        self.sandbox = BoxedSpawner(self._host, self.walls(), table)
 
     def walls(self, *needs: str) -> Walls:
         if self.engine is None:
@@ -166,6 +169,25 @@ async def test_one_way_leads_out(box: Box) -> None:
         assert set(output[3:].split()) <= {b"lo"}
         assert "unknown.example:80 cannot be reached from inside" in (box.folder / "said").read_text()
         assert [one.host for one in box.refused] == ["unknown.example:80"]
+
+
+@behind_walls
+async def test_a_service_of_this_machine_has_its_port_inside_where_that_is_allowed(box: Box) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"you said " + await reader.readline())
+        writer.close()
+
+    ask = "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); s.sendall(b'hello\\n')"
+    ask += "; print(s.makefile().read(), end='')"
+    async with (
+        await asyncio.start_server(answer, "127.0.0.1", 0) as allowed,
+        await asyncio.start_server(answer, "127.0.0.1", 0) as other,
+    ):
+        ports = [server.sockets[0].getsockname()[1] for server in (allowed, other)]
+        box.use(Table(rules=host_rules([f"localhost:{ports[0]}"])))
+        async with box.open():
+            asked = [await box.run("python3", "-c", ask, str(port)) for port in ports]
+    assert [output for _, output, _ in asked] == [b"you said hello\n", b""]
 
 
 async def test_bubblewrap_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -71,15 +71,6 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Everything that leads out."""
-
-    ways: tuple[Way, ...] = ()
-    rules: tuple[HostRule, ...] = ()
-    network: Network = "registries"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Forward:
     """Ask this host in the name of whoever asked, with these headers in place of theirs."""
 
@@ -101,6 +92,22 @@ class Tunnel:
     """A rule names exactly this host: only then may it be one of this machine."""
     path: str = ""
     """What to ask for, where it is asked for in plain HTTP."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Everything that leads out."""
+
+    ways: tuple[Way, ...] = ()
+    rules: tuple[HostRule, ...] = ()
+    network: Network = "registries"
+
+    @property
+    def services(self) -> tuple[Tunnel, ...]:
+        """What of this machine has its port inside too: whatever speaks to it need know nothing of a proxy."""
+        named = (rule for rule in self.rules if is_loopback(rule.name) and rule.port not in (0, PORT))
+        by_port = {rule.port: Tunnel(host=rule.name, port=rule.port, named=True) for rule in named}
+        return () if self.network == "none" else tuple(by_port.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from untildone.core.door import Table
+from untildone.core.door import PORT, Table
 from untildone.ports import Process, Watcher
 from untildone.sandbox.bounds import Bounds, Keeper
 from untildone.sandbox.door import Door
@@ -28,12 +28,21 @@ class BoxedSpawner:
     async def open(self, watcher: Watcher) -> AsyncIterator[None]:
         """ports.Sandbox."""
         async with Door(self._table, watcher) as door:
+            services = self._table.services
 
-            async def make_door(listening: socket.socket) -> Close:
-                server = await door.serve(listening)
-                return server.close
+            async def make_door(listening: Sequence[socket.socket]) -> Close:
+                first, *more = listening
+                leading = [await door.lead(one, to) for one, to in zip(more, services, strict=True)]
+                servers = [await door.serve(first), *leading]
 
-            async with self._walls.stand(make_door), self._keeper.keeping(watcher.exceeded):
+                def close() -> None:
+                    for server in servers:
+                        server.close()
+
+                return close
+
+            ports = (PORT, *(service.port for service in services))
+            async with self._walls.stand(make_door, ports), self._keeper.keeping(watcher.exceeded):
                 yield
 
     async def spawn(

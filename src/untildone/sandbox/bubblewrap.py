@@ -91,12 +91,13 @@ class Bubblewrap:
         self._look = look
         self._program = program
         self._make_door: MakeDoor | None = None
+        self._ports: Sequence[int] = ()
         self._watches: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def stand(self, make_door: MakeDoor) -> AsyncIterator[None]:
+    async def stand(self, make_door: MakeDoor, ports: Sequence[int]) -> AsyncIterator[None]:
         """sandbox.Walls. Nothing is shared, and nothing outlives its program."""
-        self._make_door = make_door
+        self._make_door, self._ports = make_door, ports
         try:
             yield
         finally:
@@ -132,7 +133,8 @@ class Bubblewrap:
                 cwd=place_outside(cwd, seen), env=env, stdin=stdin, apart=True, files=(waiting,),
             )  # fmt: skip
             try:
-                close = await self._make_door(await asyncio.to_thread(listening_in, await _inside(process)))
+                listening = await asyncio.to_thread(listening_in, await _inside(process), self._ports)
+                close = await self._make_door(listening)
             except BaseException:
                 await process.end(0.0)
                 raise

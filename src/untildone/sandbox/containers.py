@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Literal
 
 from untildone.core.dataclass import dataclass
-from untildone.core.door import PORT
 from untildone.core.printable import one_line
 from untildone.errors import AgentError, NoSandbox
 from untildone.sandbox import enter_container, listen_inside
 from untildone.sandbox.bounds import Bounds
 from untildone.sandbox.host import HostProcess, HostSpawner
 from untildone.sandbox.view import Mount, View, make_places
-from untildone.sandbox.walls import Close, MakeDoor, handed_over, listening_in, place_outside
+from untildone.sandbox.walls import Close, MakeDoor, handed_over, joined, listening_in, place_outside
 
 DEFAULT_IMAGE = "untildone-agent"
 """What `untildone image build` makes."""
@@ -185,14 +184,15 @@ class Containers:
         self._bounds = bounds or Bounds()
         self._holder: HostProcess | None = None
         self._make_door: MakeDoor | None = None
+        self._ports: Sequence[int] = ()
         self._close: Close = lambda: None
         self._pipes = Path()
         self._holding = asyncio.Lock()
 
     @asynccontextmanager
-    async def stand(self, make_door: MakeDoor) -> AsyncIterator[None]:
+    async def stand(self, make_door: MakeDoor, ports: Sequence[int]) -> AsyncIterator[None]:
         """sandbox.Walls."""
-        self._make_door = make_door
+        self._make_door, self._ports = make_door, ports
         await asyncio.to_thread(self._sweep, _is_left_behind)
         self._pipes = Path(tempfile.mkdtemp(prefix="untildone-"))
         try:
@@ -298,19 +298,28 @@ class Containers:
         self._holder.adopt(pid)
         self._close = await self._make_door(await asyncio.to_thread(self._listening, pid))
 
-    def _listening(self, pid: int) -> socket.socket:
+    def _listening(self, pid: int) -> list[socket.socket]:
         """Who is not root may not enter the network of a container, but may have another one join it.
 
         That one sees this machine read-only and runs nothing but what is installed here.
         """
         with contextlib.suppress(AgentError):
-            return listening_in(pid)
+            return listening_in(pid, self._ports)
         with tempfile.TemporaryDirectory(prefix="untildone-") as folder, socket.socket(socket.AF_UNIX) as meeting:
             place = f"{folder}/door"
             meeting.bind(place)
             meeting.listen(1)
             meeting.settimeout(_START_PATIENCE)
-            python = ("/usr/sbin/chroot", "/host", sys.executable, "-I", "-S", listen_inside.__file__, str(PORT), place)
+            python = (
+                "/usr/sbin/chroot",
+                "/host",
+                sys.executable,
+                "-I",
+                "-S",
+                listen_inside.__file__,
+                joined(self._ports),
+                place,
+            )
             done = self._engine.ask(
                 "run", "--rm", f"--network=container:{self._name}", "--user=0:0", "--security-opt=label=disable",
                 "--cap-drop=ALL", "--cap-add=SYS_CHROOT", "--cap-add=DAC_OVERRIDE", "--read-only",

@@ -7,7 +7,8 @@ is inside asks with a placeholder.
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Self
 
 import h11
@@ -29,6 +30,9 @@ _OF_ONE_HOP = frozenset(
         b"transfer-encoding", b"upgrade", b"host", b"content-length",
     }
 )  # fmt: skip
+
+Visit = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+"""Answers one connection."""
 
 
 class Door:
@@ -54,9 +58,27 @@ class Door:
 
     async def serve(self, listening: socket.socket) -> asyncio.Server:
         """Answer whoever connects to this socket, until the server is closed or the door is."""
-        server = await asyncio.start_server(self._accept, sock=listening)
+        return await self._answer(listening, self._visit)
+
+    async def lead(self, listening: socket.socket, to: Tunnel) -> asyncio.Server:
+        """Pass on what is said over this socket, unread, to one place outside."""
+
+        async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            out, back = await _connected(to)
+            try:
+                await _both_ways((reader, back), (out, writer))
+            finally:
+                back.close()
+
+        return await self._answer(listening, visit)
+
+    async def _answer(self, listening: socket.socket, visit: Visit) -> asyncio.Server:
+        server = await asyncio.start_server(partial(self._accept, visit), sock=listening)
         self._held.callback(server.close)
         return server
+
+    async def _visit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _Visit(reader, writer, self._table, self._watcher, self._client).serve()
 
     async def _end(self) -> None:
         for task in self._busy:
@@ -64,13 +86,13 @@ class Door:
         if self._busy:
             await asyncio.wait(self._busy)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._busy.add(task)
         try:
             if len(self._busy) <= _MOST_CONNECTIONS:
-                await _Visit(reader, writer, self._table, self._watcher, self._client).serve()
+                await visit(reader, writer)
         except (OSError, h11.RemoteProtocolError, h11.LocalProtocolError, asyncio.CancelledError):
             pass  # whoever came is gone, or talks no HTTP
         finally:

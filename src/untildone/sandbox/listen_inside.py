@@ -1,9 +1,9 @@
-"""Opens a listening socket in the network of another process, and hands it to whoever asked.
+"""Opens listening sockets in the network of another process, and hands them to whoever asked.
 
-Run as `python3 -I -S listen_inside.py PORT SOCKET [PID]`: SOCKET is an inherited Unix socket over which the new one is
-sent, or the path of one. Without PID, the network is that of this process. With it, this must be a process of its own:
-one that has entered another network cannot come back. What runs in that network needs no program for it, and can do
-nothing to the socket but connect.
+Run as `python3 -I -S listen_inside.py PORT[,PORT...] SOCKET [PID]`: SOCKET is an inherited Unix socket over which the
+new ones are sent, or the path of one. Without PID, the network is that of this process. With it, this must be a process
+of its own: one that has entered another network cannot come back. What runs in that network needs no program for it,
+and can do nothing to the sockets but connect.
 """
 
 import ctypes
@@ -20,22 +20,27 @@ IP_FREEBIND = 15
 _WAITING = 256
 
 
-def main(port: str, wanted_by: str, pid: str = "") -> int:
+def main(ports: str, wanted_by: str, pid: str = "") -> int:
     """Do it; one line on stderr where it cannot be done."""
     try:
         if pid:
             _enter_network(pid)
-        with socket.socket() as listening:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # The loopback device may not be up yet.
-            listening.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)
-            listening.bind(("127.0.0.1", int(port)))
-            listening.listen(_WAITING)
-            socket.send_fds(_connected(wanted_by), [b"."], [listening.fileno()])
+        listening = [_listening(int(port)) for port in ports.split(",")]
+        socket.send_fds(_connected(wanted_by), [b"."], [one.fileno() for one in listening])
     except OSError as trouble:
         sys.stderr.write(f"{trouble.strerror or trouble}\n")
         return 1
     return 0
+
+
+def _listening(port: int) -> socket.socket:
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # The loopback device may not be up yet.
+    listening.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)
+    listening.bind(("127.0.0.1", port))
+    listening.listen(_WAITING)
+    return listening
 
 
 def _connected(place: str) -> socket.socket:

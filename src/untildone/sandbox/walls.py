@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
-from untildone.core.door import PORT
 from untildone.core.printable import one_line
 from untildone.errors import AgentError
 from untildone.sandbox import listen_inside
@@ -15,8 +14,9 @@ from untildone.sandbox.host import HostProcess
 from untildone.sandbox.view import View
 
 Close = Callable[[], None]
-MakeDoor = Callable[[socket.socket], Awaitable[Close]]
-"""Makes the door of a socket that listens inside, and returns what closes it."""
+MakeDoor = Callable[[Sequence[socket.socket]], Awaitable[Close]]
+"""Makes the door of sockets that listen inside, one for each port, and returns what closes it."""
+_MOST_PORTS = 200
 _PATIENCE = 20.0
 _SAID = 300
 
@@ -24,8 +24,11 @@ _SAID = 300
 class Walls(Protocol):
     """A kind of sandbox: bubblewrap, or an engine for containers."""
 
-    def stand(self, make_door: MakeDoor) -> AbstractAsyncContextManager[None]:
-        """Until the end of the block programs can be shut in; nothing is left of them then, nor of a dead driver's."""
+    def stand(self, make_door: MakeDoor, ports: Sequence[int]) -> AbstractAsyncContextManager[None]:
+        """Until the end of the block programs can be shut in; nothing is left of them then, nor of a dead driver's.
+
+        `ports`: those of the door.
+        """
         ...
 
     async def start(
@@ -53,11 +56,11 @@ def place_outside(cwd: str, seen: View | None) -> str:
     return cwd if seen is None else "/"
 
 
-def listening_in(pid: int) -> socket.socket:
-    """A socket that listens in the network of a process. AgentError if this user may not make one there."""
+def listening_in(pid: int, ports: Sequence[int]) -> list[socket.socket]:
+    """Sockets that listen in the network of a process. AgentError if this user may not make them there."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        argv = [sys.executable, "-I", "-S", listen_inside.__file__, str(PORT), str(theirs.fileno()), str(pid)]
+        argv = [sys.executable, "-I", "-S", listen_inside.__file__, joined(ports), str(theirs.fileno()), str(pid)]
         done = subprocess.run(  # noqa: S603, TID251 - it lives for milliseconds
             argv, pass_fds=[theirs.fileno()], capture_output=True, text=True, check=False, timeout=_PATIENCE
         )
@@ -66,9 +69,14 @@ def listening_in(pid: int) -> socket.socket:
         return handed_over(ours)
 
 
-def handed_over(connection: socket.socket) -> socket.socket:
-    """The socket that `listen_inside` sends."""
-    _, handles, *_ = socket.recv_fds(connection, 1, 1)
+def joined(ports: Sequence[int]) -> str:
+    """As `listen_inside` is told them."""
+    return ",".join(map(str, ports))
+
+
+def handed_over(connection: socket.socket) -> list[socket.socket]:
+    """The sockets that `listen_inside` sends."""
+    _, handles, *_ = socket.recv_fds(connection, 1, _MOST_PORTS)
     if not handles:
         raise AgentError("no door can be opened in the sandbox")
-    return socket.socket(fileno=handles[0])
+    return [socket.socket(fileno=handle) for handle in handles]
