@@ -338,6 +338,10 @@ class AgentsRepository:
         else:
             await self._bring_out(real, there, pack)
 
+    def refusal(self, real: "Repository") -> str:
+        """Why what the agent committed last does not come out; "" if it does."""
+        return self._refused[1] if self._refused and self._refused[0] == self._looked(real) else ""
+
     async def bring_out(self, real: "Repository") -> None:
         """Take what the loop has committed or checked out there; what it checked out, the agent may commit to."""
         if (told := await self._tell()) is not None:

@@ -125,6 +125,10 @@ class Repository:
         found = parse_status(answer.out, ignore=ignore)
         return replace(found, branch=copy.there.branch, head=copy.there.commit)
 
+    def agents_refusal(self) -> str:
+        """Why what the agent committed last was not taken over; "" if it was."""
+        return "" if self.agents is self else _agents(self.keeping).refusal(self)
+
     async def _patiently(self, one: "Repository", env: Mapping[str, str]) -> GitResult:
         """A status. If it takes long, a pipe that the agent left may be the reason: then it is put aside."""
         try:

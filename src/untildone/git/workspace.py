@@ -287,7 +287,7 @@ class GitWorkspace(GitFolder):
         changed = tree.fingerprint != before.fingerprint
         # Work an earlier iteration could not commit (a fault, a hook) is landed by the next one that succeeds.
         if not changed and not (self._spec.commit and committable(status)):
-            return Settled(tree=tree, changed=False)
+            return Settled(tree=tree, changed=False, warning=self._repository.agents_refusal())
         differing = {readable(path) for path, _ in seen.items() ^ stamps.items()}
         unfit = await find_unfit(self._repository, stamps)
         settled = Settled(tree=tree, changed=changed, files_changed=len(differing))
