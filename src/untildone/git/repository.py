@@ -15,7 +15,7 @@ from untildone.git.agents_repository import AgentsRepository
 from untildone.git.fence import Fence, fence_around
 from untildone.git.filters import FILTERS, configured_filters, missing_filters, switched_off
 from untildone.git.locks import GitFolders, lock_named, outlast
-from untildone.git.odd_files import ASIDE, find_odd, put_aside
+from untildone.git.odd_files import ASIDE, OddFiles, find_odd, put_aside
 from untildone.git.room_entries import common_folder
 from untildone.git.run import READ_TIMEOUT, GitResult, disk_trouble, git, refuse_failed, verb
 from untildone.git.status import STATUS, Status, parse_status
@@ -34,6 +34,8 @@ _KILLED_INSIDE = 128 + signal.SIGKILL
 """What a sandbox says of a program that was killed."""
 STATUS_PATIENCE = 20.0
 """Seconds after which the tree of an agent in a sandbox is looked at for what may keep git waiting."""
+_large: set[Path] = set()
+"""Trees of which a status takes longer by itself."""
 _TRIES = 4
 """Locks come and go while several programs use a repository."""
 _IDENTITY = tuple(f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL"))
@@ -131,19 +133,22 @@ class Repository:
 
     async def _patiently(self, one: "Repository", env: Mapping[str, str]) -> GitResult:
         """A status. If it takes long, a pipe that the agent left may be the reason: then it is put aside."""
+        patience = READ_TIMEOUT if self.top in _large else STATUS_PATIENCE
         try:
-            return await one.git(*STATUS, env=env, timeout=STATUS_PATIENCE)
+            return await one.git(*STATUS, env=env, timeout=patience)
         except WorkspaceError:
-            await self.put_odd_aside()
+            odd = await self.put_odd_aside()
+            if not odd.special:
+                _large.add(self.top)
         return await one.git(*STATUS, env=env)
 
-    async def put_odd_aside(self) -> tuple[str, ...]:
-        """Give what is no plain file another name where git would read it; returns folders that are repositories."""
+    async def put_odd_aside(self) -> OddFiles:
+        """Give what is no plain file another name where git would read it."""
         odd = await asyncio.to_thread(find_odd, self.top)
         for place in odd.special:
             put_aside(place)
             self.removed_locks.append(f"{one_line(place)} is no file, and git would wait for it: it has {ASIDE} added")
-        return odd.repositories
+        return odd
 
     async def follow_agents(self) -> None:
         """Take over what was committed in the agent's repository. WorkspaceError when that is refused."""

@@ -191,7 +191,7 @@ class GitWorkspace(GitFolder):
         if repository.keeping.inside is None:
             return []
         lines = []
-        for place in map(Path, await repository.put_odd_aside()):
+        for place in map(Path, (await repository.put_odd_aside()).repositories):
             head = place.relative_to(repository.top) / "HEAD"
             was_there = ("cat-file", "-e", f"{start_ref(self._run_id)}:{head.as_posix()}")
             if (await repository.git(*was_there, check=False)).code == 0:
