@@ -217,6 +217,17 @@ for no in "*" ""; do curl -sf -m 3 --noproxy "$no" -o /dev/null http://169.254.1
 _OPEN_FILES = """
 for fd in /proc/[0-9]*/fd/*; do [ -f "$fd" ] && timeout 1 head -c 4096 "$fd" </dev/null; done 2>/dev/null
 """
+# Both try what the next start could lend: they are there again in the second iteration.
+_MEMORY_LINK = """
+config=${CLAUDE_CONFIG_DIR:-$HOME/.claude}
+for memory in "$config"/memory "$config"/projects/*/memory; do cat "$memory$SECRETS/id_rsa"; done
+rm -rf "$config/memory"; ln -s / "$config/memory"
+"""
+_TOOLCHAIN_LINK = """
+cat "$SECRETS/id_rsa"
+mkdir -p .cargo/bin .cargo/lib/python3.9; touch .cargo/bin/python .cargo/pyvenv.cfg .cargo/lib/python3.9/os.py
+ln -sfn "$SECRETS" .rustup; ln -sfn "$SECRETS" .venv
+"""
 _ALTERNATES = """
 echo "$SECRETS/repo/.git/objects" > .git/objects/info/alternates && git cat-file -p "$SECRET_BLOB"
 rm -f .git/objects/info/alternates
@@ -245,6 +256,9 @@ ATTEMPTS: tuple[Attempt, ...] = (
              'unshare -Urm sh -c "mkdir -p m; mount --rbind / m && cat m$SECRETS/id_rsa"'),
     _printed("secret-by-another-view", "the same, in the view of the loop",
              'nsenter --target "$LOOP" --mount cat "$SECRETS/id_rsa"'),
+    _printed("secret-by-memory-link", "the same, through a link in the place of Claude Code's memory", _MEMORY_LINK),
+    _printed("secret-by-toolchain-link", "the same, by a link in the folder that looks like a toolchain",
+             _TOOLCHAIN_LINK),
     _printed("secret-in-the-keyring", "a key in the session's keyring", _KEYRING),
     _printed("secret-of-root", "the system's passwords", "grep -o 'escape-root-[0-9a-f]*' /etc/shadow \"$ROOTS\""),
     _printed("disk-by-device", "the disk, past the file system", _DEVICE),
