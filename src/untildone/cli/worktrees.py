@@ -16,6 +16,7 @@ from untildone.cli.options import folder_of, place_options, store_of
 from untildone.cli.streams import say
 from untildone.cli.tables import aligned
 from untildone.core.figures import count, size
+from untildone.core.policy import AgentOptions
 from untildone.core.printable import one_line
 from untildone.errors import UsageError
 from untildone.git.repository import Repository
@@ -118,7 +119,7 @@ def _with_repository(
     place, folder = store_of(store), folder_of(cwd)
 
     async def ask() -> T:
-        repository = await trees.repository_of(folder, place)
+        repository = await trees.repository_of(folder, place, AgentOptions())  # who worked there is not known
         if repository.private and len(await reclaimable(repository)) == 1:
             raise UsageError(f"{folder} is in no git repository: only those have worktrees")
         async with opened(place) as log:
