@@ -45,6 +45,10 @@ def test_the_model_is_asked_with_the_real_key(method: str, target: str, url: str
         ("GET", "/v1/organizations/members"),
         ("POST", "/v1/messages/../organizations"),
         ("POST", "/v1/messages/%2e%2e/organizations"),
+        *(
+            ("GET", f"/v1/models/{way}/x")
+            for way in ("%252e%252e", "..%00", "%c0%ae%c0%ae", "a;b", "%5c..", "a%2f%2fb")
+        ),
         ("DELETE", "/v1/messages"),
         ("POST", "//v1/messages"),
         ("POST", "/v1/files"),

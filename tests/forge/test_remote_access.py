@@ -27,6 +27,8 @@ def test_git_reads_one_repository_and_writes_only_where_it_may_publish(*, publis
     assert fetch.url == "https://git.example:8443/group/widget/info/refs?service=git-upload-pack"
     ((name, value),) = fetch.adds
     assert (name, b64decode(value.removeprefix("Basic "))) == ("authorization", b"jo:the: password")
+    assert "git-protocol".startswith(fetch.passes)
+    assert not any(name.startswith(fetch.passes) for name in ("x-http-method-override", "x-original-url", "cookie"))
     assert asked(table, "POST", REMOTE_HOST, "/group/widget.git/git-upload-pack") is not None
     assert (asked(table, "POST", REMOTE_HOST, "/group/widget.git/git-receive-pack") is not None) == publishes
     for path in (

@@ -27,6 +27,8 @@ _LAST_PORT = 65535
 _TRANSLATED = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::/96")))
 """Networks whose addresses end with one of IPv4."""
 _NAME = re.compile(r"(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,62})\.)*[a-z0-9_](?:[a-z0-9_-]{0,62})\Z")
+_ENCODED = re.compile(rb"%([0-9a-fA-F]{2})")
+_CROOKED = ("..", "//", "\\", ";", "%", "\N{REPLACEMENT CHARACTER}")
 _REFUSED_HEADERS = frozenset({"authorization", "x-api-key", "cookie", "proxy-authorization"})
 
 
@@ -62,12 +64,16 @@ class Way:
     """What may be asked: a method ("" for any) and a path, with a slash at its end all below it."""
     metered: str = ""
     """The path whose answers cost something."""
+    passes: tuple[str, ...] = ("",)
+    """Beginnings of the names of headers that are passed on, logins aside."""
 
     def permits(self, method: str, path: str) -> bool:
-        """Whether this may be asked. A path with dots in it could lead out of what is permitted."""
-        plain = path.partition("?")[0]
-        is_straight = ".." not in plain and "%2e" not in plain.lower() and "//" not in plain and "\\" not in plain
-        return is_straight and any(verb in ("", method) and _is_call(plain, call) for verb, call in self.calls)
+        """Whether this may be asked. A path that can be read in two ways could lead out of what is permitted."""
+        plain = _decoded(path.partition("?")[0])
+        is_straight = plain.isprintable() and not any(sign in plain for sign in _CROOKED)
+        return is_straight and any(
+            verb in ("", method) and _is_call(plain, _decoded(call)) for verb, call in self.calls
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +82,10 @@ class Forward:
 
     url: str
     adds: tuple[tuple[str, str], ...] = ()
+    passes: tuple[str, ...] = ("",)
+    """Beginnings of the names of headers that are passed on."""
     withheld: frozenset[str] = frozenset()
-    """Names of headers that are not passed on."""
+    """Names of headers that are not."""
     is_metered: bool = False
     """The answer costs something."""
 
@@ -121,6 +129,13 @@ class Refused:
 
 
 Answer = Forward | Tunnel | Refused
+
+
+def _decoded(path: str) -> str:
+    """A path as a server reads it, which does so once."""
+    return _ENCODED.sub(lambda found: bytes([int(found[1], 16)]), path.encode("utf-8", "replace")).decode(
+        "utf-8", "replace"
+    )
 
 
 def _is_call(path: str, call: str) -> bool:
@@ -215,7 +230,9 @@ def answer(table: Table, method: str, target: str) -> Answer:
             said = f"{method} {path[:100]} may not be asked there"
             return Refused(host=name, said=said, can_be_allowed=False)
         is_metered = method == "POST" and path.partition("?")[0] == way.metered
-        return Forward(url=way.upstream + path, adds=way.adds, withheld=_REFUSED_HEADERS, is_metered=is_metered)
+        return Forward(
+            url=way.upstream + path, adds=way.adds, passes=way.passes, withheld=_REFUSED_HEADERS, is_metered=is_metered
+        )
     found = _beyond(table, name, port)
     return found if isinstance(found, Refused) else replace(found, path=path)
 

@@ -10,6 +10,8 @@ from untildone.core.dataclass import dataclass
 from untildone.core.door import Way
 from untildone.core.policy import RunSpec
 
+_PASSES = ("accept", "content-", "git-", "if-", "range", "user-agent", "x-github-")
+"""Beginnings of headers that git and clients of a forge need; others could tell the server to do something else."""
 REMOTE_HOST = "remote.invalid"
 """What the remote's host is called inside."""
 FORGE_HOST = "forge.invalid"
@@ -63,7 +65,8 @@ def git_access(address: str, login: tuple[str, str] | None, *, publishes: bool) 
         "GIT_CONFIG_KEY_0": f"url.http://{REMOTE_HOST}{path}.insteadOf",
         "GIT_CONFIG_VALUE_0": f"{upstream}{path}",
     }
-    return RemoteAccess(ways=(Way(host=REMOTE_HOST, upstream=upstream, adds=adds, calls=calls),), env=told)
+    way = Way(host=REMOTE_HOST, upstream=upstream, adds=adds, calls=calls, passes=_PASSES)
+    return RemoteAccess(ways=(way,), env=told)
 
 
 def forge_access(api: str, repo: str, token: str, *, publishes: bool) -> RemoteAccess:
@@ -74,5 +77,6 @@ def forge_access(api: str, repo: str, token: str, *, publishes: bool) -> RemoteA
     base = f"/repos/{repo}"
     writes = (("POST", f"{base}/pulls"),) if publishes else ()
     adds = (("authorization", f"Bearer {token}"),) if token else ()
-    way = Way(host=FORGE_HOST, upstream=api, adds=adds, calls=(("GET", base), ("GET", f"{base}/"), *writes))
+    calls = (("GET", base), ("GET", f"{base}/"), *writes)
+    way = Way(host=FORGE_HOST, upstream=api, adds=adds, calls=calls, passes=_PASSES)
     return RemoteAccess(ways=(way,), env={"GITHUB_API_URL": f"http://{FORGE_HOST}", "GITHUB_REPOSITORY": repo})

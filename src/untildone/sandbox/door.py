@@ -162,7 +162,9 @@ class _Visit:
         headers = [
             (name.decode(), value.decode("latin-1"))
             for name, value in request.headers
-            if name not in _OF_ONE_HOP and name.decode() not in way.withheld | added
+            if name not in _OF_ONE_HOP
+            and name.decode() not in way.withheld | added
+            and name.decode().startswith(way.passes)
         ]
         length = next((value.decode() for name, value in request.headers if name == b"content-length"), None)
         headers += [*way.adds, *([("content-length", length)] if length else [])]
