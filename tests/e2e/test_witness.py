@@ -77,8 +77,9 @@ def test_claims_are_believed_once_the_check_passes_on_the_commit(tmp_path: Path)
         assert (stage.repo / "answer.local").exists(), "it was there all the time"
         seen = verdicts(stage, result["run_id"])
         assert [(verdict["iteration_num"], verdict["passed"]) for verdict in seen] == [(2, False), (3, True)]
+        # Whether the check is run after the first iteration too depends on how long it takes beside the work.
         told = [str(request.body["messages"]) for request in stage.model.requests]
-        assert ["there is no answer" in text for text in told] == [False] * 2 + [True] * 4, "told without a claim, too"
+        assert ["there is no answer" in text for text in (*told[:2], *told[-2:])] == [False, False, True, True]
         assert "only what is committed is there" in told[-1]
         head = stage.git("rev-parse", "HEAD").strip()
         (check_seen,) = seen[-1]["checks"]
