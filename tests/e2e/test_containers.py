@@ -20,9 +20,11 @@ pytestmark = [pytest.mark.claude, pytest.mark.soak]
 NOTE = "the second file comes next"
 ORDER = "mind the second file"
 # Who works in the same container sees the same namespace.
-MARK = "readlink /proc/self/ns/pid >> spaces.txt; env >> seen.txt; ls -A ~ /tmp >> seen.txt; touch ~/.cache/kept; "
+# When the first process of a container was started: the numbers of namespaces are given again.
+BORN = "cut -d' ' -f22 /proc/1/stat"
+MARK = f"{BORN} >> containers.txt; env >> seen.txt; ls -A ~ /tmp >> seen.txt; touch ~/.cache/kept; "
 BUSY = "touch busy-{number}; (timeout 1000 tail -f /dev/null &); setsid timeout 1000 tail -f /dev/null"
-HOOKS = {"PostToolUse": [{"hooks": [{"type": "command", "command": "readlink /proc/self/ns/pid >> hooked.txt"}]}]}
+HOOKS = {"PostToolUse": [{"hooks": [{"type": "command", "command": f"{BORN} >> hooked.txt"}]}]}
 GOAL = ("run", "two files", "-m", "9", "--name", "night", "--skip-permissions", "--land", "merge")
 
 
@@ -56,7 +58,7 @@ def test_a_night_with_a_message_a_stop_and_a_death_is_verified_and_landed(engine
     with staged(tmp_path, NIGHT) as stage:
         stage.env |= engine.env
         (stage.tmp / "hooks.json").write_text(json.dumps(HOOKS))
-        (stage.repo / ".gitignore").write_text("spaces.txt\nseen.txt\nhooked.txt\ncommitted.txt\n")
+        (stage.repo / ".gitignore").write_text("containers.txt\nseen.txt\nhooked.txt\ncommitted.txt\n")
         hook = stage.repo / "hooks" / "pre-commit"
         hook.parent.mkdir()
         hook.write_text("#!/bin/sh\nreadlink /proc/self/ns/mnt >> committed.txt\n")
@@ -86,9 +88,9 @@ def test_a_night_with_a_message_a_stop_and_a_death_is_verified_and_landed(engine
 
 
 def it_was_one_warm_agent_that_knew_what_it_had_to(stage: Stage) -> None:
-    spaces = (stage.repo / "spaces.txt").read_text().split()
-    assert spaces[0] == spaces[1] == spaces[2]
-    assert len({*spaces[2:]}) == 3, "one that was stopped, one that was killed, one more"
+    containers = (stage.repo / "containers.txt").read_text().split()
+    assert containers[0] == containers[1] == containers[2]
+    assert len({*containers[2:]}) == 3, "one that was stopped, one that was killed, one more"
     asked = [json.dumps(request.body) for request in stage.model.requests]
     assert any(NOTE in body for body in asked[2:])
     assert any(ORDER in body for body in asked)
@@ -100,7 +102,7 @@ def it_saw_the_image_and_no_secret(stage: Stage) -> None:
     assert (stage.repo / "who.txt").read_text() == f"{os.geteuid()}\n"
     hooked = {*(stage.repo / "hooked.txt").read_text().split()}
     assert hooked
-    assert hooked <= {*(stage.repo / "spaces.txt").read_text().split()}
+    assert hooked <= {*(stage.repo / "containers.txt").read_text().split()}
     ours = str(Path("/proc/self/ns/mnt").readlink())
     assert ours not in (stage.repo / "committed.txt").read_text().split()
     assert len([*(stage.tmp / "state" / "caches").glob("*/kept")]) == 1
