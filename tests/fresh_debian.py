@@ -30,6 +30,8 @@ PACKAGES = (
     "procps",
     "chromium",
     "curl",
+    "openssh-client",
+    "openssl",
     "make",
     "libatomic1",
     "postgresql",

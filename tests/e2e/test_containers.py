@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,8 +20,7 @@ pytestmark = [pytest.mark.claude, pytest.mark.soak]
 
 NOTE = "the second file comes next"
 ORDER = "mind the second file"
-# Who works in the same container sees the same namespace.
-# When the first process of a container was started: the numbers of namespaces are given again.
+# When the first process of a container was started tells it apart: numbers of namespaces are given again.
 BORN = "cut -d' ' -f22 /proc/1/stat"
 MARK = f"{BORN} >> containers.txt; env >> seen.txt; ls -A ~ /tmp >> seen.txt; touch ~/.cache/kept; "
 BUSY = "touch busy-{number}; (timeout 1000 tail -f /dev/null &); setsid timeout 1000 tail -f /dev/null"
@@ -111,6 +111,27 @@ def it_saw_the_image_and_no_secret(stage: Stage) -> None:
     assert DUMMY_KEY not in seen
     assert "kept-outside-of-the-sandbox" in seen
     assert all(request.headers["x-api-key"] == DUMMY_KEY for request in stage.model.requests)
+
+
+def test_no_container_is_left_after_ctrl_c_and_after_a_failure(engine: Engine, tmp_path: Path) -> None:
+    words = (*GOAL, "--sandbox", engine.kind, "--image", IMAGE)
+    with staged(tmp_path / "interrupted", NIGHT) as stage:
+        stage.env |= engine.env
+        run = stage.popen(*words)
+        eventually(lambda: (stage.repo / "busy-3").exists() or run.poll() is not None, "the third iteration")
+        assert run.poll() is None, "\n".join(run.communicate())
+        assert engine.containers() != []
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=PATIENCE)
+        assert engine.containers() == []
+    refused = Scenario(name="refused", iterations=((Reply(status=403, error_type="permission_error", message="no"),),))
+    with staged(tmp_path / "failed", refused) as stage:
+        stage.env |= engine.env
+        run = stage.popen(*words)
+        run.communicate(timeout=PATIENCE)
+        assert run.returncode not in {0, 2}
+        assert len(stage.model.requests) == 1
+        assert engine.containers() == []
 
 
 def test_nothing_gets_out(engine: Engine) -> None:
