@@ -126,6 +126,32 @@ async def test_what_is_committed_in_a_sandbox_is_there_once_wherever_the_driver_
         assert list((copy.path / ".git").glob("*.lock")) == []
 
 
+@pytest.mark.parametrize("command", ["unpack-objects", "cat-file --batch"])
+async def test_what_is_committed_in_a_sandbox_comes_out_although_a_git_is_killed(
+    repo, tmp_path, private, monkeypatch, command
+):
+    """Not the driver: as a machine does that runs out of memory."""
+    real, once, shim = shutil.which("git"), tmp_path / "killed", tmp_path / "bin" / "git"
+    shim.parent.mkdir()
+    shim.write_text(
+        f'#!/bin/sh\ncase "$*" in *"{command}"*) [ -e "{once}" ] || {{ touch "{once}"; kill -9 $$; }};; esac\n'
+        f'exec "{real}" "$@"\n'
+    )
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}{os.pathsep}{os.environ['PATH']}")
+    one = await boxed(repo, private)
+    await one.workspace.prepare(None)
+    before = await one.workspace.observe()
+    one.agent("echo new > new.txt")
+    settled = await one.workspace.settle(before, iteration_num=1, message="the work")
+    assert once.exists()
+    assert (settled.warning, settled.left) == ("", ())
+    assert commits(repo).endswith("the work")
+    assert commits(repo).count("the work") == 1
+    assert settled.commit == repo.git("rev-parse", "HEAD") == one.agent("git rev-parse HEAD")
+    assert repo.git("status", "--porcelain") == ""
+
+
 async def test_a_branch_of_an_iteration_is_begun_once_wherever_the_driver_dies(repo, open_in, deadly, private, stride):
     repo.git("switch", "-q", "main")
     workspace = await open_in(repo, branch_per="iteration")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from untildone.core.dataclass import dataclass
 from untildone.core.printable import one_line
 from untildone.errors import WorkspaceError
+from untildone.git.run import refuse_killed
 from untildone.git.status import readable
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Gate:
                 "cat-file", "--batch", stdin=b"".join(one + b"\n" for one in asked), within=_AT_MOST, most=left,
                 check=False,
             )  # fmt: skip
+            refuse_killed(told, "cat-file")
             left -= len(told.out)
             trees = list(_trees(told.out))
             if told.code or left <= 0 or len(trees) != len(asked) or depth > _DEEPEST:

@@ -637,6 +637,7 @@ async def _unpack(real: "Repository", pack: bytes) -> None:
     with disk_trouble(f"cannot write to {objects}"), TemporaryDirectory(prefix=_INCOMING, dir=objects) as apart:
         env = {"GIT_OBJECT_DIRECTORY": apart, "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects)}
         done = await real.git(*args, env=env, stdin=pack, check=False, timeout=COMMIT_TIMEOUT)
+        refuse_killed(done, args[0])
         if done.code:
             raise Refused(f"what the agent committed cannot be taken over: {first_line(done.err)}")
         files = [file for file in Path(apart).rglob("*") if file.is_file()]
